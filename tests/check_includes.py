@@ -83,8 +83,9 @@ ROOMS = {
     "tools/diff/births": "tools/diff/align tools/diff/compare",
     "tools/diff/facts": "reader tools/common tools/diff/model",
     "tools/diff/read": "format/file format/file/columns reader tools/common tools/diff/model",
+    "tools/diff/whole": "cupti/stats/tile tools/common tools/diff/compare tools/diff/model tools/diff/read",
     "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare "
-        "tools/diff/facts tools/diff/model tools/diff/read",
+        "tools/diff/facts tools/diff/model tools/diff/read tools/diff/whole",
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
     "tools/diff/page": "tools/common tools/diff/compare tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/read tools/diff/report tools/diff/verdict",
@@ -106,7 +107,7 @@ ROOMS = {
     "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
-    "tools/weights": "format/settings reader tools/common tools/diff/compare tools/diff/read tools/diff/report",
+    "tools/weights": "reader tools/common tools/diff/compare tools/diff/model tools/diff/read tools/diff/report tools/diff/whole",
     "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common "
         "tools/origin tools/weights",
 }

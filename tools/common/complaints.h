@@ -56,6 +56,7 @@ enum class MessageId : uint16_t {
   kNoFacts = 2407,
   kNothingInCommon = 2408,
   kLittleInCommon = 2409,
+  kNotWhole = 2410,
 };
 
 /// @return "CT-2001 text".

@@ -28,7 +28,7 @@ struct Options {
   std::string json, html, junit, csv;  ///< empty: not asked for; "-": standard output
   std::string map;
   std::vector<std::string> tolerances, ignored;
-  std::string exact = "auto";
+  std::string exact = "auto", layouts = "auto";
 };
 
 void describe_options(CLI::App& app, Options& options) {
@@ -65,7 +65,14 @@ void describe_options(CLI::App& app, Options& options) {
                  "step of CAND = step of BASE + N; else what the optimizers' own counters say")
       ->type_name("N")
       ->check(CLI::Range(-int64_t{format::kNoStep} + 1, int64_t{format::kNoStep} - 1));
-  app.add_option("--map", options.map, "TOML file: ranks and modules that have other names")
+  app.add_option("--layouts", options.layouts,
+                 "ranks: compare rank with rank; whole: put together what the ranks of a run hold; "
+                 "auto: whole where the runs divide their work among ranks in two ways")
+      ->type_name("auto|ranks|whole")
+      ->check(CLI::IsMember({"auto", "ranks", "whole"}));
+  app.add_option("--map", options.map,
+                 "TOML file: ranks and modules that have other names, and how losses of ranks make "
+                 "one")
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
       ->type_name("F");
@@ -113,6 +120,9 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   }
   if (options.exact != "auto") {
     inputs.rules.exact = options.exact == "on" ? ExactChoice::kOn : ExactChoice::kOff;
+  }
+  if (options.layouts != "auto") {
+    inputs.rules.layouts = options.layouts == "whole" ? LayoutChoice::kWhole : LayoutChoice::kRanks;
   }
   std::ostream* json = outputs.open(options.json);
   std::ostream* html = outputs.open(options.html);

@@ -1,16 +1,32 @@
 #include "tools/weights/command.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "tools/common/complaints.h"
+#include "tools/diff/model/map_file.h"
 #include "tools/diff/report/outputs.h"
-#include "tools/weights/names_file.h"
 #include "tools/weights/read.h"
 #include "tools/weights/report.h"
 
 namespace convtrace::weights {
 
 using tools::ExitCode;
+
+namespace {
+
+bool read_names(const std::string& path, Names& names, std::string& error) {
+  if (path.empty()) return true;
+  diff::DiffRules rules;
+  if (!diff::read_map(path, rules, error)) return false;
+  names = {std::move(rules.fused), std::move(rules.renames)};
+  // The longest matching path of A applies.
+  std::ranges::stable_sort(names.modules, std::ranges::greater(),
+                           [](const diff::ScopeRename& rename) { return rename.base.size(); });
+  return true;
+}
+
+}  // namespace
 
 WeightsCommand::WeightsCommand(CLI::App& app)
     : command_(app.add_subcommand(
@@ -30,10 +46,10 @@ WeightsCommand::WeightsCommand(CLI::App& app)
 }
 
 ExitCode WeightsCommand::run() const {
-  Names names = usual_names();
+  Names names;
   Weights a, b;
   std::string error;
-  if ((!map_.empty() && !read_names(map_, names, error)) || !read_weights(a_, a, error) ||
+  if (!read_names(map_, names, error) || !read_weights(a_, a, error) ||
       !read_weights(b_, b, error)) {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;

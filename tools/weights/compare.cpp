@@ -232,15 +232,6 @@ class Comparer {
 
 }  // namespace
 
-Names usual_names() {
-  return {.fused = {{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
-                    {"gate_up_proj", {"gate_proj", "up_proj"}},
-                    {"qkv", {"q", "k", "v"}},
-                    {"linear_qkv", {"q_proj", "k_proj", "v_proj"}},
-                    {"linear_fc1", {"gate_proj", "up_proj"}}},
-          .modules = {}};
-}
-
 std::string_view to_string(Verdict verdict) {
   constexpr std::string_view kNames[kVerdicts] = {"equal",     "equal-numbers", "cast",
                                                   "not-known", "permuted",      "missing",

@@ -6,24 +6,21 @@
 /// Threads:  pure functions.
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/diff/model/fused_names.h"
+#include "tools/diff/model/scope_map.h"
 #include "tools/weights/weights.h"
 
 namespace convtrace::weights {
 
-/// How one program has what another has as several: names of modules, "qkv_proj" of "q_proj",
-/// "k_proj" and "v_proj" beside it; and modules that have other names.
+/// How the other program calls its modules.
 struct Names {
-  std::map<std::string, std::vector<std::string>> fused;
-  std::vector<std::pair<std::string, std::string>> modules;  ///< path in A, path in B
+  diff::FusedNames fused = diff::usual_fused_names();
+  std::vector<diff::ScopeRename> modules;  ///< A is the baseline; the first that matches is used
 };
-
-/// The names that frameworks give to what they fuse.
-[[nodiscard]] Names usual_names();
 
 /// From the harmless to the worst. kEqualNumbers: put together from pieces, counts, extrema and
 /// sums are equal. kCast: rounded to another type. kPermuted: other bits with equal counts,

@@ -189,6 +189,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       return {};
     case SlotKind::kReceived:
       return all_;
+    case SlotKind::kSent:
     case SlotKind::kOther:
       return is_of_kernel(record) ? around(record, size) : all_;
   }
@@ -271,6 +272,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
     case SlotKind::kReceived:  // gradients of parameters are made of it, or outputs
       (record.key.phase == format::Phase::kBackward ? backward_ : forward_).add(difference);
       break;
+    case SlotKind::kSent:
     case SlotKind::kOther:
       break;
   }

@@ -35,6 +35,16 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   return distance;
 }
 
+/// What the extrema and the sums of absolute values say: |a - b| is at least the difference of two
+/// extrema, and of the sums by the root of their terms. NaN: not known.
+double least_distance(const Stats& a, const Stats& b) {
+  double least = 0;
+  for (const format::Scalar Stats::*const number : {&Stats::min, &Stats::max, &Stats::amax})
+    least = std::fmax(least, std::abs((a.*number).as_f64() - (b.*number).as_f64()));
+  const double terms = std::sqrt(static_cast<double>(std::max<uint64_t>(a.count, 1)));
+  return std::fmax(least, std::abs(a.l1.as_f64() - b.l1.as_f64()) / terms);
+}
+
 double estimated_distance(const ValueView& base, const ValueView& cand, const Apart& apart) {
   const Sketch& a = base.record.stats.sketch;
   const Sketch& b = cand.record.stats.sketch;
@@ -43,7 +53,8 @@ double estimated_distance(const ValueView& base, const ValueView& cand, const Ap
   if (samples.count >= std::max<uint64_t>(base.record.stats.count, 1)) {
     return std::sqrt(samples.squares);
   }
-  const double known = std::max(apart.norm, apart.mean) * apart.size;
+  const double known = std::max({apart.norm * apart.size, apart.mean * apart.size,
+                                 least_distance(base.record.stats, cand.record.stats)});
   if (samples.count == 0) return known;
   const double share =
       static_cast<double>(base.record.stats.count) / static_cast<double>(samples.count);
@@ -91,9 +102,10 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
 
 /// @return whether all recorded facts of two values but their hashes agree.
 bool recorded_alike(const ValueView& base, const ValueView& cand) {
+  const bool in_pieces = base.record.in_pieces || cand.record.in_pieces;
   return has_statistics(base.record) && has_statistics(cand.record) &&
          alike_but_for_hashes(base.record.stats, cand.record.stats) &&
-         std::ranges::equal(base.samples, cand.samples);
+         (in_pieces || std::ranges::equal(base.samples, cand.samples));
 }
 
 /// The comparison of values with different types or shapes; an input may mean the same
@@ -182,9 +194,10 @@ Apart measure(const ValueView& base, const ValueView& cand) {
   const Stats& b = cand.record.stats;
   if (a.hash == b.hash && base.record.dtype == cand.record.dtype) return {};
   Apart apart;
-  apart.size = std::max(a.l2, b.l2);
+  apart.size = std::fmax(a.l2, b.l2);  // NaN: not known
   apart.count = std::min(a.finite, b.finite);
-  apart.norm = ratio(std::abs(a.l2 - b.l2), apart.size);
+  const double norm = std::abs(a.l2 - b.l2);
+  apart.norm = std::isnan(norm) ? 0 : ratio(norm, apart.size);
   const double mean = std::abs(a.mean - b.mean);
   apart.mean = std::isfinite(mean) ? ratio(mean, rms_of(apart.size, apart.count)) : 0;
   apart.floor = sketch_floor(base, cand);
@@ -198,12 +211,13 @@ Comparison compare(const ValueView& base, const ValueView& cand) {
   const bool padded = a.extent == format::Extent::kBlock || b.extent == format::Extent::kBlock;
   if (a.dtype != b.dtype) return mismatch(base, cand, Field::kDType);
   if (!padded && !same_shape(base, cand)) return mismatch(base, cand, Field::kShape);
-  const bool hashed_alike = a.hashed_anew == b.hashed_anew;
-  if (hashed_alike && a.stats.hash == b.stats.hash) return {};
+  const bool one_version = a.hashed_anew == b.hashed_anew;
+  if (one_version && a.stats.hash == b.stats.hash) return {};
   if (a.unwritten || b.unwritten) return kUnwritten;
   const NumberClass number = format::number_class(a.dtype);
   const bool opaque = padded || number == NumberClass::kBytes;
   const bool hash_only = !has_statistics(a) || !has_statistics(b);
+  const bool hashed_alike = one_version && !a.in_pieces && !b.in_pieces;
   if (!hashed_alike) {
     if (recorded_alike(base, cand)) return {.verdict = Class::kWithinNoise, .bits_known = false};
     if (opaque || hash_only) return kUnknown;
@@ -212,7 +226,9 @@ Comparison compare(const ValueView& base, const ValueView& cand) {
   if (number != NumberClass::kFloat) return decided(Class::kDiverged, Field::kHash);
   if (hash_only) return decided(Class::kBitDifference, Field::kHash);
   if (!same_non_finite(a.stats, b.stats)) return compare_non_finite(a.stats, b.stats);
-  return decided(Class::kSuspicious, Field::kRms);
+  Comparison open = decided(Class::kSuspicious, Field::kRms);
+  open.bits_known = hashed_alike;
+  return open;
 }
 
 }  // namespace convtrace::diff

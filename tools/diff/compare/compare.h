@@ -122,7 +122,7 @@ struct Comparison {
   double source = 0;
   Class worst_input = Class::kIdentical;
   bool bits_differ = false;  ///< the bytes of memory that an op has written differ
-  bool bits_known = true;    ///< false: the hashes have two versions, and all else is equal
+  bool bits_known = true;    ///< false: the hashes have two versions, or are of pieces
   bool born = false;         ///< the difference is larger than the sources explain
   bool waived = false;       ///< --ignore covers the value
   /// In exact comparison (Exactness::kExact): rounding would explain the difference.

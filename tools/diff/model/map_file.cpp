@@ -25,20 +25,55 @@ bool add_module(std::string_view base, const toml::node& cand, DiffRules& rules)
   return true;
 }
 
+bool add_fused(std::string_view whole, const toml::node& node, DiffRules& rules) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr || list->empty()) return false;
+  std::vector<std::string> parts;
+  for (const toml::node& part : *list) {
+    const auto text = part.value<std::string>();
+    if (!text) return false;
+    parts.push_back(*text);
+  }
+  rules.fused[std::string(whole)] = std::move(parts);
+  return true;
+}
+
+bool add_reduction(std::string_view pattern, const toml::node& node, DiffRules& rules) {
+  constexpr std::pair<std::string_view, Reduction> kWords[] = {
+      {"pieces", Reduction::kNone}, {"mean", Reduction::kMean}, {"sum", Reduction::kSum}};
+  const auto word = node.value<std::string_view>();
+  auto compiled = settings::Pattern::compile(pattern);
+  const auto known = std::ranges::find_if(
+      kWords, [&word](const auto& entry) { return word == std::optional(entry.first); });
+  if (!compiled.ok() || known == std::end(kWords)) return false;
+  rules.reductions.push_back({std::move(compiled).value(), known->second});
+  return true;
+}
+
+/// A table of the file.
+struct Table {
+  std::string_view name;
+  bool (*add)(std::string_view key, const toml::node& value, DiffRules& rules);
+  std::string_view takes;
+};
+constexpr Table kTables[] = {
+    {"ranks", add_rank, "takes RANK = RANK, each rank once"},
+    {"modules", add_module, "takes \"PATH\" = \"PATH\""},
+    {"fused", add_fused, "takes NAME = [\"NAME\", ...]"},
+    {"reduction", add_reduction, "takes \"PATTERN\" = \"mean\", \"sum\" or \"pieces\""}};
+
 /// @return what is wrong with the table; empty if nothing is.
 std::string read_table(const std::string& path, std::string_view name, const toml::node& node,
                        DiffRules& rules) {
-  const toml::table* table = node.as_table();
-  const bool ranks = name == "ranks";
-  if (table == nullptr || (!ranks && name != "modules")) {
-    return settings::at(path, node.source(), "a map has the tables [ranks] and [modules] alone");
+  const toml::table* entries = node.as_table();
+  const auto table = std::ranges::find(kTables, name, &Table::name);
+  if (entries == nullptr || table == std::end(kTables)) {
+    return settings::at(path, node.source(),
+                        "a map has the tables [ranks], [modules], [fused] and [reduction] alone");
   }
-  for (const auto& [key, value] : *table) {
-    if (!(ranks ? add_rank : add_module)(key.str(), value, rules)) {
-      return settings::at(
-          path, value.source(),
-          ranks ? "takes RANK = RANK, each rank once" : "takes \"PATH\" = \"PATH\"");
-    }
+  for (const auto& [key, value] : *entries) {
+    if (!table->add(key.str(), value, rules))
+      return settings::at(path, value.source(), std::string(table->takes));
   }
   return "";
 }

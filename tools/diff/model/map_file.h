@@ -1,12 +1,20 @@
 #pragma once
 /// @file map_file.h
-/// The file of `--map`: names of ranks and modules in the other run.
+/// The file of `--map`: names of ranks and modules in the other run, and how values of several ranks
+/// make one.
 ///
 ///     [ranks]
 ///     0 = 4                                 # rank of the baseline = rank of the candidate
 ///     [modules]
 ///     "encoder.layers" = "model.blocks"     # path in the baseline = path in the candidate; so
 ///                                           # are all modules below it
+///     [fused]                               # a module of one run, modules beside it of the other; one
+///     qkv = ["q", "k", "v"]                 # of a name that is known already is replaced
+///     [reduction]                           # of values that ranks have in full, and unlike, by
+///     "loss" = "sum"                        # module, op, kernel or slot: mean, sum, pieces; the
+///                                           # last pattern that matches is used
+///
+/// `convtrace weights` takes [modules] and [fused] of the same file.
 /// Errors:   one line, with file and line number.
 
 #include <string>

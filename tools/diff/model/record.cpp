@@ -24,6 +24,7 @@ SlotKind slot_kind(std::string_view slot) {
       {"grad_unclipped", SlotKind::kGrad},
       {"loss", SlotKind::kLoss},
       {"buffer", SlotKind::kBuffer},
+      {"sent", SlotKind::kSent},
       {"received", SlotKind::kReceived}};
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const auto& [text, kind] : kKinds) {

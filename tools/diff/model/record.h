@@ -31,6 +31,7 @@ enum class SlotKind : uint8_t {
   kGrad,
   kLoss,
   kBuffer,
+  kSent,      ///< to a collective
   kReceived,  ///< of a collective
   kOther
 };
@@ -95,6 +96,9 @@ struct ValueRecord {
   /// A gradient from the backward pass that was clipped before the optimizer got it.
   bool unclipped = false;
   bool unwritten = false;  ///< an output of an op for which leaves_unwritten() holds
+  /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
+  /// nothing.
+  bool in_pieces = false;
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims

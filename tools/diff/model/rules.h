@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "tools/diff/model/fused_names.h"
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/tolerance.h"
 
@@ -18,13 +19,31 @@ namespace convtrace::diff {
 /// and they can repeat their bits.
 enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
 
+/// How values that ranks hold in full, and unlike, make the value of the job.
+enum class Reduction : uint8_t {
+  kNone,  ///< not at all: unlike values are pieces
+  kMean,
+  kSum  ///< of the unlike values: equal ones are copies
+};
+struct ReductionRule {
+  settings::Pattern pattern;  ///< of module path, op, kernel, kernel family or slot
+  Reduction reduction = Reduction::kMean;
+};
+
+/// Whether ranks are compared with ranks, or what all ranks of a run hold, put together. kAuto: put
+/// together if the runs divide their work among ranks in two ways.
+enum class LayoutChoice : uint8_t { kAuto, kRanks, kWhole };
+
 struct DiffRules {
   std::vector<ScopeRename> renames;  ///< the first that matches is used
+  FusedNames fused = usual_fused_names();
   /// By rank of the candidate; other ranks keep their numbers.
   std::map<uint32_t, uint32_t> base_rank;
-  std::vector<ToleranceRule> tolerances;  ///< the last that matches is used
-  std::vector<ToleranceRule> ignored;     ///< values that may differ by any amount
+  std::vector<ToleranceRule> tolerances;    ///< the last that matches is used
+  std::vector<ToleranceRule> ignored;       ///< values that may differ by any amount
+  std::vector<ReductionRule> reductions{};  ///< the last that matches is used
   ExactChoice exact = ExactChoice::kAuto;
+  LayoutChoice layouts = LayoutChoice::kAuto;
   std::optional<int64_t> step_offset{};  ///< step of the candidate - step of the baseline
 };
 

@@ -44,7 +44,7 @@ std::string_view leaf(std::string_view path) {
 }
 
 /// @return the baseline's name for `path`, if the rule applies to it.
-std::optional<std::string> renamed_path(std::string_view path, const ScopeRename& rule) {
+std::optional<std::string> renamed_by(std::string_view path, const ScopeRename& rule) {
   if (!path.starts_with(rule.cand)) return std::nullopt;
   std::string_view rest = path.substr(rule.cand.size());
   if (rule.cand.empty() || rest.empty()) {
@@ -57,6 +57,13 @@ std::optional<std::string> renamed_path(std::string_view path, const ScopeRename
 }
 
 }  // namespace
+
+std::optional<std::string> renamed_path(std::string_view cand, std::span<const ScopeRename> rules) {
+  for (const ScopeRename& rule : rules) {
+    if (auto path = renamed_by(cand, rule)) return path;
+  }
+  return std::nullopt;
+}
 
 /// The properties of a module without its name, and its name.
 struct ScopeMap::Module {
@@ -147,12 +154,8 @@ void ScopeMap::learn(const StepRecords& base, const StepRecords& cand) {
 
 void ScopeMap::rename(std::span<const Module> cand) {
   for (const Module& module : cand) {
-    for (const ScopeRename& rule : renames_) {
-      const std::optional<std::string> path = renamed_path(module.path, rule);
-      if (!path) continue;
-      settle(names_.intern(*path), module.scope, 1);
-      break;
-    }
+    const auto path = renamed_path(module.path, renames_);
+    if (path) settle(names_.intern(*path), module.scope, 1);
   }
 }
 

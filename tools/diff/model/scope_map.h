@@ -10,6 +10,7 @@
 /// Place:    rank_diff.h feeds it step by step; align.h translates the candidate's keys with it.
 /// Source:   docs/comparison.md "Alignment".
 
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,10 @@ namespace convtrace::diff {
 struct ScopeRename {
   std::string base, cand;
 };
+
+/// @return the baseline's path of a module, by the first rule that applies; nullopt: none does.
+[[nodiscard]] std::optional<std::string> renamed_path(std::string_view cand,
+                                                      std::span<const ScopeRename> rules);
 
 /// A module with its names in both runs.
 struct RenamedModule {

@@ -28,22 +28,27 @@ std::optional<ToleranceRule> parse_ignored(std::string_view text) {
   return ToleranceRule{std::move(pattern).value(), std::numeric_limits<double>::infinity()};
 }
 
+bool fits(const settings::Pattern& pattern, const format::Definitions& names,
+          const ValueRecord& record) {
+  const auto matches = [&](std::string_view text) {
+    return !text.empty() && pattern.matches(text);
+  };
+  const RecordKey& key = record.key;
+  return matches(names.text(key.scope)) || matches(names.text(key.op)) ||
+         matches(names.text(key.family)) || matches(names.text(key.slot)) ||
+         matches(tools::demangled(names.text(record.kernel)));
+}
+
 std::optional<double> Tolerances::of(const ValueRecord& record) {
   if (rules_.empty()) return std::nullopt;
   const RecordKey& key = record.key;
   const auto [known, is_new] = known_.try_emplace(
       RecordKey{.scope = key.scope, .op = key.op, .family = key.family, .slot = key.slot});
   if (!is_new) return known->second;
-  const std::string kernel = tools::demangled(names_.text(record.kernel));
   for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
-    const auto fits = [&](std::string_view text) {
-      return !text.empty() && rule->pattern.matches(text);
-    };
-    if (fits(names_.text(key.scope)) || fits(names_.text(key.op)) || fits(kernel) ||
-        fits(names_.text(key.family)) || fits(names_.text(key.slot))) {
-      known->second = rule->relative;
-      break;
-    }
+    if (!fits(rule->pattern, names_, record)) continue;
+    known->second = rule->relative;
+    break;
   }
   return known->second;
 }

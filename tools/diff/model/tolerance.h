@@ -26,6 +26,10 @@ struct ToleranceRule {
 /// @return nullopt if `text` is no pattern. Values that match may differ by any amount.
 [[nodiscard]] std::optional<ToleranceRule> parse_ignored(std::string_view text);
 
+/// @return whether the pattern matches a value's module path, op, kernel, kernel family or slot.
+[[nodiscard]] bool fits(const settings::Pattern& pattern, const format::Definitions& names,
+                        const ValueRecord& record);
+
 class Tolerances {
  public:
   /// @param names  texts of the records' ids. The last rule that matches is used.

@@ -163,6 +163,7 @@ class HtmlReport {
     add("Replicas: ", replica_lines(result_));
     add("Rounding: ", rounding_lines(result_));
     add("", {renamed_text(result_), step_offset_text(result_.step_offset), waived_text(result_)});
+    add("Layouts: ", whole_lines(result_));
     add("One-sided: ", one_sided_lines(result_));
     add("Other form: ", other_form_lines(result_));
     for (const std::string& text : alias_lines(result_))

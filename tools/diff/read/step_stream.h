@@ -25,19 +25,19 @@
 #include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/launch_keys.h"
+#include "tools/diff/read/step_source.h"
 
 namespace convtrace::diff {
 
-class StepStream {
+class StepStream final : public StepSource {
  public:
   /// @param names, launches  shared by all streams of a diff; must outlive the stream.
   /// @param shift  added to the numbers of the trace's steps.
   StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
              LaunchKeys& launches, StepShift shift = {});
 
-  /// @return the next step, or null at the end; valid until pop().
-  [[nodiscard]] const StepRecords* peek();
-  void pop();
+  [[nodiscard]] const StepRecords* peek() override;
+  void pop() override;
 
   /// Returns only what `equal` wants of each step, and reads no more than necessary.
   /// @param equal  must outlive the stream. @param side  the run of this trace.

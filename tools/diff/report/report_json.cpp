@@ -228,6 +228,23 @@ Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
   return list;
 }
 
+Json layouts_json(const std::optional<Wholes>& wholes) {
+  if (!wholes) return {};
+  Json apart = Json::array();
+  for (const ApartValue& value : wholes->apart) {
+    apart.push_back({{"phase", to_string(value.phase)},
+                     {"scope", value.scope},
+                     {"op", text_or_null(value.op)},
+                     {"slot", value.slot},
+                     {"values", value.values},
+                     {"first_step", step_json(value.first_step)},
+                     {"why", value.why}});
+  }
+  return {{"base_ranks", wholes->base_ranks},
+          {"cand_ranks", wholes->cand_ranks},
+          {"not_compared", std::move(apart)}};
+}
+
 /// About the compared values; null if they diverge, or if there are none.
 Json agreement_json(const DiffResult& result) {
   if (result.verdict == Verdict::kDiverged || result.verdict == Verdict::kNotComparable) return {};
@@ -332,6 +349,7 @@ Json json_report(const DiffResult& result) {
     json["births"].push_back(record_json(birth, birth.comparison));
   }
   json["one_sided"] = one_sided_json(result.one_sided);
+  json["layouts"] = layouts_json(result.wholes);
   json["other_forms"] = Json::array();
   for (const OtherForm& form : result.other_forms) {
     json["other_forms"].push_back(record_json(form.first, form.first.comparison));

@@ -1,4 +1,4 @@
-// Of report_parts.h: what one run alone recorded.
+// Of report_parts.h: what one run alone recorded, and what ranks hold in parts.
 
 #include <algorithm>
 #include <map>
@@ -74,6 +74,28 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
     const bool unknown = first_step == format::kNoStep;
     text += " from step " + (unknown ? "unknown" : std::to_string(first_step)) + " on)";
     lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
+std::vector<std::string> whole_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 6;
+  if (!result.wholes) return {};
+  const Wholes& wholes = *result.wholes;
+  const auto ranks = [](size_t number) { return tools::counted(number, "rank"); };
+  std::vector<std::string> lines = {"put together from " + ranks(wholes.base_ranks) +
+                                    " of the baseline and " + ranks(wholes.cand_ranks) +
+                                    " of the candidate"};
+  for (const ApartValue& value : wholes.apart) {
+    if (lines.size() > kSaid) {
+      lines.push_back(tools::count_text(wholes.apart.size() - kSaid) + " more (--json)");
+      break;
+    }
+    lines.push_back(
+        "not compared: " + std::string(to_string(value.phase)) + ", " + scope_text(value.scope) +
+        ", " + (value.op.empty() ? "" : "op " + escape_text(value.op) + ", ") +
+        escape_text(value.slot) + ": " + value.why + " (" + tools::counted(value.values, "value") +
+        " from step " + std::to_string(value.first_step) + " on)");
   }
   return lines;
 }

@@ -81,8 +81,10 @@ std::string unknown_text(const DiffResult& result) {
   }
   if (averages != 0) {
     text += "; of " + tools::counted(averages, "value") +
-            " that differ only averages are known (raw values of small tensors were left out): "
-            "elements that changed places would look the same";
+            (result.wholes ? " in pieces only sums and extrema are known"
+                           : " that differ only averages are known (raw values of small tensors "
+                             "were left out)") +
+            ": elements that changed places would look the same";
   }
   return text;
 }
@@ -369,12 +371,18 @@ std::string headline(const DiffResult& result) {
 }
 
 bool is_identical(const DiffResult& result) {
-  return result.bits_known && !result.first_bit_difference;
+  return result.bits_unknown == 0 && result.bits_known && !result.first_bit_difference;
 }
 
 std::vector<std::string> advice(const DiffResult& result) {
   if (result.verdict == Verdict::kIncomplete) {
     return {"--allow-incomplete: what was compared decides."};
+  }
+  const bool other_size =
+      result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
+  if (other_size && result.ranks.size() > 1) {
+    return {"--layouts whole: if the runs divide their tensors among ranks in two ways, what the "
+            "ranks of each hold is put together."};
   }
   if (result.verdict != Verdict::kNotComparable) return {};
   if (result.values == 0 && result.launches != 0) {

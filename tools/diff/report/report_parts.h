@@ -80,6 +80,8 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> unread_lines(const DiffResult& result);
 /// Modules, ops and inputs that only one run has, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
+/// Which ranks were put together, and what could not be; none where ranks are compared with ranks.
+[[nodiscard]] std::vector<std::string> whole_lines(const DiffResult& result);
 /// Inputs that have another type or shape while the outputs agree: their number, "" if there are
 /// none; and a line for each slot and pair of forms.
 [[nodiscard]] std::string other_form_text(const DiffResult& result);

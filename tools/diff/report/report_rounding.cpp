@@ -109,10 +109,13 @@ std::string carried_text(const DiffResult& result) {
 std::vector<std::string> rounding_lines(const DiffResult& result) {
   const bool same =
       result.verdict != Verdict::kDiverged && result.verdict != Verdict::kNotComparable;
-  if (!same || is_identical(result) || !result.first_bit_difference) return {};
-  const RecordReport& first = result.first_bit_difference->record;
-  std::vector<std::string> lines = {"begins at " + place_text(first, result.ranks.size() > 1) +
-                                    ", " + object_text(first)};
+  if (!same || is_identical(result) || (!result.first_bit_difference && !result.wholes)) return {};
+  std::vector<std::string> lines;
+  if (result.first_bit_difference) {
+    const RecordReport& first = result.first_bit_difference->record;
+    lines.push_back("begins at " + place_text(first, result.ranks.size() > 1) + ", " +
+                    object_text(first));
+  }
   std::string causes, others;
   const auto add = [](std::string& list, const std::string& name) {
     list += (list.empty() ? "" : ", ") + escape_text(name);
@@ -139,7 +142,7 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   if (const std::string hidden = hidden_text(result); !hidden.empty()) lines.push_back(hidden);
   if (result.exact) return lines;
   std::string allowed = "rounding was allowed: " + escape_text(result.why_exact);
-  const uint64_t equal = result.first_bit_difference->matched_before;
+  const uint64_t equal = result.wholes ? 0 : result.first_bit_difference->matched_before;
   if (equal > 0)
     allowed += "; the " + tools::counted(equal, "value") +
                " before it agree: if both runs should have the same bits, --exact on names this " +

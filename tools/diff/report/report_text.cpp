@@ -52,6 +52,7 @@ class TextReport {
     line("steps       ", escape_text(step_offset_text(result_.step_offset)));
     for (const std::string& text : rank_lines(result_)) line("ranks       ", text);
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
+    for (const std::string& text : whole_lines(result_)) line("layouts     ", text);
     for (const std::string& text : one_sided_lines(result_)) line("one-sided   ", text);
     for (const std::string& text : other_form_lines(result_)) line("other form  ", text);
     line("ignored     ", waived_text(result_));

@@ -85,21 +85,44 @@ void Coverage::add(uint32_t rank, const StepStream& base, const StepStream& cand
               {prefix + "lost records: " + std::string(to_string(reason)),
                std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
   }
-  add_unread(base, cand);
+  add_unread(base, false);
+  add_unread(cand, true);
   add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
                  outcome.skipped_steps[1]);
   add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
                  outcome.skipped_steps[0]);
 }
 
-void Coverage::add_unread(const StepStream& base, const StepStream& cand) {
+void Coverage::add_whole(const Streams& base, const Streams& cand, const RankOutcome& outcome) {
+  const auto add_run = [this](const Streams& streams, bool in_cand, std::optional<uint32_t> last,
+                              std::optional<uint32_t> other_last, uint64_t missing) {
+    for (const auto& stream : streams) {
+      add_unread(*stream, in_cand);
+      add_incomplete("rank " + std::to_string(stream->reader().meta().rank) + ": " +
+                         (in_cand ? "candidate" : "baseline"),
+                     *stream, last, other_last, missing);
+      last.reset();  // the steps of the run, once
+      missing = 0;
+    }
+  };
+  add_run(base, false, outcome.last_base_step, outcome.last_cand_step, outcome.skipped_steps[1]);
+  add_run(cand, true, outcome.last_cand_step, outcome.last_base_step, outcome.skipped_steps[0]);
+  uint64_t apart = 0;
+  for (const ApartValue& value : result_.wholes->apart) apart += value.values;
+  if (apart != 0) {
+    add_reason(MessageId::kNotWhole,
+               tools::counted(apart, "value") +
+                   " could not be put together from what the ranks hold, and were not compared");
+  }
+}
+
+void Coverage::add_unread(const StepStream& stream, bool in_cand) {
   for (const format::LossReason reason : kUnreadValues) {
-    const uint64_t in_base = base.lost(reason), in_cand = cand.lost(reason);
-    if (in_base + in_cand == 0) continue;
+    const uint64_t values = stream.lost(reason);
+    if (values == 0) continue;
     auto known = std::ranges::find(result_.unread, reason, &Unread::reason);
     if (known == result_.unread.end()) known = result_.unread.insert(known, {.reason = reason});
-    known->base += in_base;
-    known->cand += in_cand;
+    (in_cand ? known->cand : known->base) += values;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/diff/whole/whole_runs.h"
 
 namespace convtrace::diff {
 
@@ -33,11 +34,13 @@ class Coverage {
   /// Records the gaps in the traces of a rank, which are known only after they were read.
   void add(uint32_t rank, const StepStream& base, const StepStream& cand,
            const RankOutcome& outcome);
+  /// Records the gaps in the traces of all ranks of two runs that were put together.
+  void add_whole(const Streams& base, const Streams& cand, const RankOutcome& outcome);
 
  private:
   [[nodiscard]] bool setting_differs(std::string_view name) const;
   void add_absent_ranks(std::span<const RankPair> pairs);
-  void add_unread(const StepStream& base, const StepStream& cand);
+  void add_unread(const StepStream& stream, bool in_cand);
   /// Adds a reason for a verdict of kIncomplete.
   void add_reason(tools::MessageId id, const std::string& text);
   void add_incomplete(const std::string& who, const StepStream& stream,

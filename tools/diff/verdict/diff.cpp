@@ -1,12 +1,14 @@
 #include "tools/diff/verdict/diff.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <tuple>
 
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/facts/layouts.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/repetition.h"
@@ -18,6 +20,7 @@
 #include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/other_forms.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
+#include "tools/diff/whole/whole_runs.h"
 
 namespace convtrace::diff {
 namespace {
@@ -44,18 +47,13 @@ class Diff {
     result_.base_command = command_of(base_.files.front().meta);
     result_.cand_command = command_of(cand_.files.front().meta);
     pairs_ = pair_ranks(base_, cand_, rules_.base_rank);
-    many_ranks_ = pairs_.size() > 1;
+    const bool whole = is_whole();
+    many_ranks_ = pairs_.size() > 1 && !whole;
     for (const TraceSet* set : {&base_, &cand_}) {
       for (const TraceFile& file : set->files) total_ += file.events;
     }
     Coverage coverage(base_, cand_, pairs_, result_);
-    for (const RankPair& pair : pairs_) {
-      if (pair.base < 0 || pair.cand < 0) {
-        coverage.add_one_sided(pair);
-      } else if (!compare_rank(pair, coverage, error)) {
-        return false;
-      }
-    }
+    if (!(whole ? compare_whole(coverage, error) : compare_ranks(coverage, error))) return false;
     number_stories(result_.base_findings);
     number_stories(result_.cand_findings);
     decide();
@@ -108,6 +106,90 @@ class Diff {
     return files;
   }
 
+  /// Whether the runs divide their tensors or their data among ranks in two ways, and every rank of
+  /// both has a trace.
+  [[nodiscard]] bool is_whole() const {
+    if (rules_.layouts != LayoutChoice::kAuto) return rules_.layouts == LayoutChoice::kWhole;
+    if (!rules_.base_rank.empty() || !has_all_ranks(base_) || !has_all_ranks(cand_)) return false;
+    const TraceFile &base = base_.files.front(), &cand = cand_.files.front();
+    if (base.meta.world_size != cand.meta.world_size) return true;
+    return base.meta.world_size > 1 && placed_unlike(base.path, cand.path);
+  }
+
+  static bool has_all_ranks(const TraceSet& set) {
+    std::set<uint32_t> ranks;
+    for (const TraceFile& file : set.files) ranks.insert(file.meta.rank);
+    return ranks.size() == set.files.size() && ranks.size() == set.files.front().meta.world_size;
+  }
+
+  bool open_all(const TraceSet& set, StepShift shift, Streams& streams, std::string& error) {
+    return std::ranges::all_of(set.files, [&](const TraceFile& file) {
+      return open_stream(file, shift, streams.emplace_back(), error);
+    });
+  }
+
+  /// Compares both runs as if each had every tensor on one rank.
+  bool compare_whole(Coverage& coverage, std::string& error) {
+    const TraceFile &base_file = base_.files.front(), &cand_file = cand_.files.front();
+    if (!noise_.empty()) {
+      error = tools::numbered(MessageId::kNotWhole,
+                              "--noise compares rank with rank: it cannot be given for runs whose "
+                              "ranks hold unlike parts");
+      return false;
+    }
+    const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
+    for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
+    const StepOffset& offset = result_.step_offset =
+        step_offset(base_file.meta, cand_file.meta, rules_.step_offset);
+    Streams base, cand;
+    if (!open_all(base_, offset.of_base(), base, error) ||
+        !open_all(cand_, offset.of_cand(), cand, error))
+      return false;
+    result_.why_exact = "the runs divide their work among ranks in two ways";
+    const EqualSteps nothing_equal;
+    RankDiff diff(0, names_, launches_, nothing_equal, rules_, Exactness::kInexact, rows_);
+    prepare(diff, base_file, cand_file, differences);
+    WholeRuns runs(base, cand, names_, rules_);
+    diff.run(runs.base(), runs.cand(), {}, [&] {
+      uint64_t done = 0;
+      for (const Streams* streams : {&base, &cand})
+        for (const Stream& stream : *streams) done += stream->position();
+      if (on_progress_) on_progress_(done, total_);
+    });
+    result_.wholes = {base.size(), cand.size(), runs.apart()};
+    coverage.add_whole(base, cand, diff.outcome());
+    for (const Stream& stream : base)
+      add_findings(result_.base_findings, stream->findings(), stream->reader().meta().rank);
+    for (const Stream& stream : cand)
+      add_findings(result_.cand_findings, stream->findings(), stream->reader().meta().rank);
+    compare_facts(base_file, cand_file, 0, diff.outcome());
+    const auto is_cut = [](const Stream& stream) {
+      return stream->reader().state() != reader::TraceState::kComplete;
+    };
+    add_outcome(0, std::move(diff.outcome()), std::ranges::any_of(base, is_cut),
+                std::ranges::any_of(cand, is_cut));
+    return true;
+  }
+
+  bool compare_ranks(Coverage& coverage, std::string& error) {
+    for (const RankPair& pair : pairs_) {
+      if (pair.base < 0 || pair.cand < 0) {
+        coverage.add_one_sided(pair);
+      } else if (!compare_rank(pair, coverage, error)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static void prepare(RankDiff& diff, const TraceFile& base, const TraceFile& cand,
+                      const std::vector<PreflightEntry>& differences) {
+    if (uses_tf32(base.meta) || uses_tf32(cand.meta)) diff.use_tf32();
+    const bool other_controls = std::ranges::any_of(
+        differences, [](const auto& entry) { return entry.name.starts_with("setting."); });
+    if (other_controls) diff.excuse_lost_gradients();
+  }
+
   bool compare_rank(const RankPair& pair, Coverage& coverage, std::string& error) {
     const TraceFile& base_file = base_.files[static_cast<size_t>(pair.base)];
     const TraceFile& cand_file = cand_.files[static_cast<size_t>(pair.cand)];
@@ -147,10 +229,7 @@ class Diff {
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
         [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
-    if (uses_tf32(base_file.meta) || uses_tf32(cand_file.meta)) diff.use_tf32();
-    const bool other_controls = std::ranges::any_of(
-        differences, [](const auto& entry) { return entry.name.starts_with("setting."); });
-    if (other_controls) diff.excuse_lost_gradients();
+    prepare(diff, base_file, cand_file, differences);
     diff.run(*base, *cand, noise, [&] {
       if (on_progress_) on_progress_(done_ + base->position() + cand->position(), total_);
     });
@@ -162,7 +241,9 @@ class Diff {
     AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), pair.rank, names_,
                            result_.alias_patterns);
     compare_facts(base_file, cand_file, pair.rank, diff.outcome());
-    add_outcome(pair.rank, std::move(diff.outcome()), *base, *cand);
+    add_outcome(pair.rank, std::move(diff.outcome()),
+                base->reader().state() != reader::TraceState::kComplete,
+                cand->reader().state() != reader::TraceState::kComplete);
     return true;
   }
 
@@ -214,19 +295,16 @@ class Diff {
     }
   }
 
-  void add_outcome(uint32_t rank, RankOutcome outcome, const StepStream& base,
-                   const StepStream& cand) {
+  /// @param base_cut, cand_cut  the trace may contain only the beginning of its last step.
+  void add_outcome(uint32_t rank, RankOutcome outcome, bool base_cut, bool cand_cut) {
     for (size_t i = 0; i < kClassCount; ++i) result_.counts[i] += outcome.counts[i];
     result_.values += outcome.values;
     result_.launches += outcome.launches;
     result_.steps += outcome.steps;
     base_values_ += outcome.base_values;
     cand_values_ += outcome.cand_values;
-    // A truncated trace may contain only the beginning of its last step.
-    const bool cut = (base.reader().state() != reader::TraceState::kComplete &&
-                      outcome.uncompared_step == outcome.last_base_step) ||
-                     (cand.reader().state() != reader::TraceState::kComplete &&
-                      outcome.uncompared_step == outcome.last_cand_step);
+    const bool cut = (base_cut && outcome.uncompared_step == outcome.last_base_step) ||
+                     (cand_cut && outcome.uncompared_step == outcome.last_cand_step);
     if (outcome.uncompared_step && !cut && !uncompared_step_) {
       uncompared_step_ = outcome.uncompared_step;
     }
@@ -242,6 +320,7 @@ class Diff {
                              outcome.summaries.end());
     add_carried(std::move(outcome.carried));
     result_.waived += outcome.waived;
+    result_.bits_unknown += outcome.bits_unknown;
     result_.allowance.add(outcome.allowance);
     for (OneSidedGroup& group : outcome.one_sided) {
       if (result_.one_sided.size() < kMaxOneSided) result_.one_sided.push_back(std::move(group));
@@ -338,6 +417,9 @@ class Diff {
 
   void decide() {
     result_.facts = facts_.differences();
+    // What divides a module among ranks wraps its class.
+    for (FactDifference& fact : result_.facts)
+      fact.configuration = fact.configuration && !(result_.wholes && fact.name == "class");
     if (auto setting = setting_root(result_)) result_.root = std::move(setting);
     for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
       if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);

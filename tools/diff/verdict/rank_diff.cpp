@@ -41,7 +41,7 @@ void RankDiff::take_equal_before(uint32_t end) {
   }
 }
 
-void RankDiff::run(StepStream& base, StepStream& cand,
+void RankDiff::run(StepSource& base, StepSource& cand,
                    std::span<const std::unique_ptr<StepStream>> noise,
                    const std::function<void()>& after_step) {
   while (true) {
@@ -175,6 +175,7 @@ void RankDiff::count(const StepPair& pair) {
   const Alignment& alignment = pair.alignment;
   for (const Comparison& comparison : pair.comparisons) {
     ++outcome_.counts[index_of(comparison.verdict)];
+    outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=
@@ -196,7 +197,7 @@ void RankDiff::count(const StepPair& pair) {
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
   if (outcome_.first_bit_difference) return;
   const auto first = std::ranges::find_if(pair.comparisons, [](const Comparison& c) {
-    return c.bits_differ && !c.waived && c.verdict != Class::kOtherForm;
+    return c.bits_differ && c.bits_known && !c.waived && c.verdict != Class::kOtherForm;
   });
   if (first == pair.comparisons.end()) return;
   const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());

@@ -1,6 +1,7 @@
 #pragma once
 /// @file rank_diff.h
-/// Compares the two traces of one rank, step by step in lockstep.
+/// Compares the two traces of one rank, or two runs that were put together from all of their ranks,
+/// step by step in lockstep.
 ///
 /// Place:    diff.h runs one for each rank and joins the outcomes.
 /// Memory:   the steps in memory (see step_stream.h), the classes of parameters, the noise
@@ -58,6 +59,7 @@ struct RankOutcome {
   std::vector<RecordReport> births;  ///< at most kMaxBirths, the earliest first
   /// Values that differ, or that only one run has, and do not matter (--ignore).
   uint64_t waived = 0;
+  uint64_t bits_unknown = 0;  ///< as in DiffResult
   Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
@@ -91,7 +93,7 @@ class RankDiff {
 
   /// Reads both streams to their ends.
   /// @param after_step  called after each.
-  void run(StepStream& base, StepStream& cand, std::span<const std::unique_ptr<StepStream>> noise,
+  void run(StepSource& base, StepSource& cand, std::span<const std::unique_ptr<StepStream>> noise,
            const std::function<void()>& after_step);
 
   /// Products of f32 are rounded to the 10 bits of TF32.

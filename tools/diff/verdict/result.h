@@ -22,6 +22,7 @@
 #include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/verdict/replicas.h"
 #include "tools/diff/verdict/step_summary.h"
+#include "tools/diff/whole/apart_value.h"
 
 namespace convtrace::diff {
 
@@ -190,6 +191,12 @@ struct Unread {
   uint64_t base = 0, cand = 0;
 };
 
+/// Two runs with unlike layouts, whose values were put together from those of their ranks.
+struct Wholes {
+  size_t base_ranks = 0, cand_ranks = 0;
+  std::vector<ApartValue> apart;  ///< in the order of their first
+};
+
 struct DiffResult {
   std::string base_path, cand_path;
   Verdict verdict = Verdict::kSame;
@@ -205,6 +212,8 @@ struct DiffResult {
   bool exact = false;      ///< any difference of bits counts
   std::string why_exact;   ///< why any difference of bits counts, or why not
   bool bits_known = true;  ///< false: the runs hash values by two versions (compare.h)
+  /// Compared values of which nothing says whether their bits are equal.
+  uint64_t bits_unknown = 0;
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0;                   ///< pairs of values compared
   uint64_t launches = 0;                 ///< pairs of launches aligned
@@ -225,6 +234,7 @@ struct DiffResult {
   std::vector<RankReport> ranks;
   RunCommand base_command, cand_command;
   bool noise_given = false;
+  std::optional<Wholes> wholes;  ///< nullopt: ranks were compared with ranks
 };
 
 }  // namespace convtrace::diff

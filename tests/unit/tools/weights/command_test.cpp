@@ -60,7 +60,7 @@ TEST_CASE("weights command: JSON, and a map", "[weights][command]") {
   CHECK(named["same"] == true);
   REQUIRE(named["parameters"].size() == 1);
   CHECK(named["parameters"][0]["in_b"] == Json{"model.fc.weight"});
-  for (const char* bad : {"[ranks]\n0 = 1\n", "[fused]\nqkv = 3\n", "[modules]\na = 1\n", "[fus"}) {
+  for (const char* bad : {"[rank]\n0 = 1\n", "[fused]\nqkv = 3\n", "[modules]\na = 1\n", "[fus"}) {
     std::ofstream(dir / "bad.toml") << bad;
     const ProcessResult refused = report({"--map", dir / "bad.toml"});
     CHECK(refused.exit_code == 2);

@@ -73,8 +73,7 @@ struct Result {
   }
 };
 
-Result compared(const std::string& a, const std::string& b,
-                weights::Names names = weights::usual_names(),
+Result compared(const std::string& a, const std::string& b, weights::Names names = {},
                 std::optional<uint32_t> step_a = {}) {
   Result result{read(a), read(b), {}};
   result.comparison = weights::compare(result.a, result.b, names, step_a, {});
@@ -89,7 +88,7 @@ TEST_CASE("weights: equal, and equal at a version that was asked for", "[weights
   const Result last = compared(dir / "a.ctrace", dir / "b.ctrace");
   CHECK(last.comparison.count(Verdict::kEqual) == 2);
   CHECK(last.comparison.faults() == 0);
-  const Result asked = compared(dir / "a.ctrace", dir / "early.ctrace", weights::usual_names(), 0);
+  const Result asked = compared(dir / "a.ctrace", dir / "early.ctrace", {}, 0);
   CHECK(asked.comparison.count(Verdict::kEqual) == 2);
 }
 
@@ -193,14 +192,14 @@ TEST_CASE("weights: fused modules, and modules of another name", "[weights][name
   }
   write(dir / "a.ctrace", {parts});
   write(dir / "b.ctrace", {{{.scope = "0.attn.qkv_proj", .name = "weight", .values = all}}});
-  weights::Names names = weights::usual_names();
-  names.modules.emplace_back("model", "");
+  weights::Names names;
+  names.modules.push_back({"model", ""});
   const Result result = compared(dir / "a.ctrace", dir / "b.ctrace", names);
   REQUIRE(result.comparison.parameters.size() == 1);
   CHECK(result.of("0.attn.qkv_proj.weight").verdict == Verdict::kEqualNumbers);
   CHECK(result.of("0.attn.qkv_proj.weight").in_a.size() == 3);
-  weights::Names back = weights::usual_names();
-  back.modules.emplace_back("", "model");
+  weights::Names back;
+  back.modules.push_back({"", "model"});
   const Result turned = compared(dir / "b.ctrace", dir / "a.ctrace", back);
   REQUIRE(turned.comparison.parameters.size() == 1);
   CHECK(turned.of("0.attn.qkv_proj.weight").verdict == Verdict::kEqualNumbers);

@@ -1,0 +1,16 @@
+#pragma once
+/// @file layouts.h
+/// Whether two runs divide their tensors among ranks alike, by what DTensors say of themselves.
+///
+/// Place:    diff.cpp, before traces are paired. Reads only chunks with facts.
+/// Source:   facts `placement.NAME`, format/FORMAT.md section 6.6.
+
+#include <string>
+
+namespace convtrace::diff {
+
+/// @return whether a tensor of one run has a mesh and placements that no tensor of the other has.
+/// Traces that cannot be read have none.
+[[nodiscard]] bool placed_unlike(const std::string& base_path, const std::string& cand_path);
+
+}  // namespace convtrace::diff

@@ -1,0 +1,20 @@
+#pragma once
+/// @file apart_value.h
+/// A value that ranks hold in parts, that both runs have, and that could not be put together alike.
+
+#include <cstdint>
+#include <string>
+
+#include "format/model/event_enums.h"
+
+namespace convtrace::diff {
+
+struct ApartValue {
+  format::Phase phase = format::Phase::kForward;
+  std::string scope, op, slot;
+  std::string why;  ///< what the ranks of both runs hold, in words
+  uint32_t first_step = 0;
+  uint64_t values = 0;
+};
+
+}  // namespace convtrace::diff

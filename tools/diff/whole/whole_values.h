@@ -1,0 +1,123 @@
+#pragma once
+/// @file whole_values.h
+/// Puts the values of one step together that the ranks of a run hold: copies of a tensor, pieces of
+/// one, or values of parts of a batch whose mean is the job's.
+///
+/// Which of these a value is follows from its size in the other run: it is put together in the way
+/// that gives both runs a value of the same size. Ranks with equal hashes may hold copies. If there
+/// is no such way, the value is listed (ApartValue), and not compared.
+///
+/// Place:    whole_runs.h, for each step that both runs have.
+/// Memory:   borrows the steps of all ranks until clear().
+/// Threads:  not thread-safe.
+/// Source:   docs/comparison.md "Other layouts".
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "tools/diff/model/record.h"
+#include "tools/diff/model/rules.h"
+#include "tools/diff/whole/apart_value.h"
+
+namespace convtrace::diff {
+
+/// One rank's value.
+struct Held {
+  const StepRecords* step = nullptr;
+  const ValueRecord* record = nullptr;
+};
+
+/// The values of one key, by rank.
+struct HeldValue {
+  RecordKey key;
+  std::vector<Held> by_rank{};
+  int64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
+};
+
+/// The values of one step, of all ranks of a run.
+class HeldStep {
+ public:
+  /// @param clock  added to times of the rank, in ns. @param step  borrowed until clear().
+  void add(const StepRecords& step, int64_t clock);
+  void clear();
+  [[nodiscard]] bool empty() const { return values_.empty(); }
+  [[nodiscard]] std::vector<HeldValue>& values() { return values_; }
+  /// The launches of the first rank.
+  [[nodiscard]] const std::vector<uint32_t>& launches() const { return launches_; }
+  [[nodiscard]] bool may_be_cut() const { return may_be_cut_; }
+
+ private:
+  std::vector<HeldValue> values_;
+  std::unordered_map<RecordKey, size_t, KeyHash> numbers_;
+  std::vector<uint32_t> launches_;
+  bool has_launches_ = false, may_be_cut_ = false;
+};
+
+class WholeValues {
+ public:
+  /// @param names  texts of all records' ids; must outlive this.
+  WholeValues(format::Definitions& names, const DiffRules& rules);
+
+  /// Puts the values of a step together. A run whose step is empty gives no values.
+  void put_together(HeldStep& base, HeldStep& cand, StepRecords& base_whole,
+                    StepRecords& cand_whole);
+
+  /// The values that could not be put together, in the order of their first.
+  [[nodiscard]] const std::vector<ApartValue>& apart() const { return apart_; }
+
+ private:
+  /// A way to put a value together. kUnlike: ranks hold unlike copies, and the one that is furthest
+  /// from the other run's value is compared.
+  enum class How : uint8_t { kCopies, kPieces, kMean, kUnlike };
+  struct Form {
+    How how = How::kCopies;
+    uint64_t copies = 1;  ///< of each piece
+    uint64_t count = 0;   ///< elements of the whole
+  };
+  struct Chosen {
+    HeldValue* value = nullptr;
+    Form form;
+  };
+  /// The values of both runs under one key, in the baseline's names; null: a run has none.
+  struct Pair {
+    RecordKey key;
+    std::array<HeldValue*, 2> of{};
+  };
+  struct Side {
+    std::vector<Chosen> chosen;
+    size_t parts = 1;  ///< of the batch, whose losses are averaged
+  };
+
+  [[nodiscard]] Reduction reduction_of(const ValueRecord& record) const;
+  [[nodiscard]] std::vector<Form> forms_of(const HeldValue& value) const;
+  [[nodiscard]] static std::optional<std::pair<Form, Form>> common(const std::vector<Form>& base,
+                                                                   const std::vector<Form>& cand);
+  [[nodiscard]] RecordKey in_base(RecordKey key);
+  void pair(HeldStep& base, HeldStep& cand);
+  void join_fused();
+  void choose();
+  void take(Side& side, HeldValue& value, const Form& form) const;
+  void leave(const HeldValue& base, const HeldValue& cand);
+  void put(const Chosen& chosen, const HeldValue* partner, double factor, StepRecords& whole) const;
+  void write(HeldStep& step, const Side& side, size_t least_parts, StepRecords& whole) const;
+
+  format::Definitions& names_;
+  std::vector<ScopeRename> renames_;
+  std::vector<ReductionRule> reductions_;
+  FusedNames fused_;
+  std::unordered_map<uint32_t, format::StringId> in_base_;  ///< by the candidate's scope
+  std::vector<Pair> pairs_;
+  std::unordered_map<RecordKey, size_t, KeyHash> pair_of_;
+  std::deque<HeldValue> joined_;
+  Side base_, cand_;
+  std::unordered_map<const HeldValue*, const HeldValue*> partners_;
+  std::vector<ApartValue> apart_;
+};
+
+}  // namespace convtrace::diff
