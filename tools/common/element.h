@@ -54,8 +54,11 @@ namespace convtrace::tools {
 /// `value` is sum or l1.
 [[nodiscard]] inline double wide_as_double(format::DType dtype, format::WideScalar value) {
   if (format::number_class(dtype) == format::NumberClass::kFloat) return value.as_f64();
-  return static_cast<double>(static_cast<int64_t>(value.hi)) * 0x1p64 +
-         static_cast<double>(value.lo);
+  const bool negative = value.hi >> 63 != 0;
+  const uint64_t low = negative ? 0 - value.lo : value.lo;
+  const uint64_t high = negative ? ~value.hi + (value.lo == 0 ? 1 : 0) : value.hi;
+  const double size = static_cast<double>(high) * 0x1p64 + static_cast<double>(low);
+  return negative ? -size : size;
 }
 
 }  // namespace convtrace::tools

@@ -77,10 +77,8 @@ class Comparer {
 
  private:
   [[nodiscard]] std::string renamed(const std::string& name) const {
-    for (const auto& [from, to] : names_.modules) {
-      if (from.empty()) return to + '.' + name;
-      if (name.starts_with(from + '.'))
-        return to.empty() ? name.substr(from.size() + 1) : to + name.substr(from.size());
+    for (const diff::ScopeRename& rule : names_.modules) {
+      if (auto other = diff::renamed(name, rule.base, rule.cand)) return *std::move(other);
     }
     return name;
   }

@@ -163,3 +163,16 @@ TEST_CASE("text: shares and factors are plain numbers", "[tools][text]") {
     }
   }
 }
+
+TEST_CASE("tools: sums of integers are exact near 0 on both sides", "[tools][element]") {
+  constexpr uint64_t kAll = ~uint64_t{0};
+  const auto of = [](uint64_t low, uint64_t high) {
+    return tools::wide_as_double(DType::kI64, {low, high});
+  };
+  CHECK(of(3, 0) == 3);
+  CHECK(of(0 - uint64_t{3}, kAll) == -3);
+  CHECK(of(kAll, kAll) == -1);
+  CHECK(of(0, kAll) == -0x1p64);
+  CHECK(of(0, uint64_t{1} << 63) == -0x1p127);
+  CHECK(of(kAll, kAll >> 1) == 0x1p127);
+}

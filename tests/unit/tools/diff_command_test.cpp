@@ -370,7 +370,8 @@ TEST_CASE("convtrace-diff: --map says which names and ranks belong together", "[
   const std::string text = run({pair.base, pair.cand, "--map", map}).out;
   CHECK(contains(text, "stable key in a module of another name; in the candidate head"));
   for (const char* bad :
-       {"[modules]\nfc2 = 3\n", "[ranks]\nx = 1\n", "[rank]\n0 = 1\n", "[ranks"}) {
+       {"[modules]\nfc2 = 3\n", "[ranks]\nx = 1\n", "[rank]\n0 = 1\n", "[ranks",
+        "[fused]\na = 'b'\n", "[reduction]\nloss = 'most'\n", "[reduction]\n're:(' = 'sum'\n"}) {
     std::ofstream(map) << bad;
     INFO(bad);
     CHECK(run({pair.base, pair.cand, "--map", map}).code == 2);
@@ -388,6 +389,37 @@ TEST_CASE("convtrace-diff: --map says which names and ranks belong together", "[
   std::ofstream(map) << "[ranks]\n0 = 5\n1 = 4\n";
   CHECK(run({base / ".", other / "."}).code == 3);
   CHECK(run({base / ".", other / ".", "--map", map}).code == 0);
+}
+
+TEST_CASE("convtrace-diff: --layouts whole, and what it says of unlike layouts",
+          "[diff][command][ranks]") {
+  const TempDir base, cand;
+  test::training().write(base / "0.ctrace");
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Run run = test::training();
+    run.meta.rank = rank;
+    run.meta.world_size = 2;
+    for (Item& item : run.items) {
+      if (item.slot != "param:weight") continue;
+      const auto half = static_cast<ptrdiff_t>(item.values.size() / 2);
+      item.values = rank == 0 ? std::vector(item.values.begin(), item.values.begin() + half)
+                              : std::vector(item.values.begin() + half, item.values.end());
+      item.shape = {item.values.size()};
+    }
+    run.write(cand / (std::to_string(rank) + ".ctrace"));
+  }
+  const Outcome whole = run({base / ".", cand / "."});
+  CHECK(whole.code == 0);
+  CHECK(
+      contains(whole.out, "put together from 1 rank of the baseline and 2 ranks of the candidate"));
+  const Outcome ranks = run({base / ".", cand / ".", "--layouts", "ranks"});
+  CHECK(ranks.code == 1);
+  const Outcome json = run({base / ".", cand / ".", "--json", "-"});
+  const auto report = tools::Json::parse(json.out);
+  CHECK(report["layouts"]["cand_ranks"] == 2);
+  CHECK(report["layouts"]["not_compared"].empty());
+  CHECK(report["agreement"] == "rounding");
+  CHECK(run({base / ".", cand / ".", "--layouts", "half"}).code == 2);
 }
 
 TEST_CASE("convtrace-diff: a rank that stops being a replica is named, a shard is not",

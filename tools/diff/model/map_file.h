@@ -7,7 +7,7 @@
 ///     0 = 4                                 # rank of the baseline = rank of the candidate
 ///     [modules]
 ///     "encoder.layers" = "model.blocks"     # path in the baseline = path in the candidate; so
-///                                           # are all modules below it
+///     "h.*.mlp" = "layers.*.ffn"            # are all modules below it; `*` is any one name
 ///     [fused]                               # a module of one run, modules beside it of the other; one
 ///     qkv = ["q", "k", "v"]                 # of a name that is known already is replaced
 ///     [reduction]                           # of values that ranks have in full, and unlike, by

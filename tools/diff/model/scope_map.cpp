@@ -1,6 +1,7 @@
 #include "tools/diff/model/scope_map.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string_view>
 
@@ -43,26 +44,44 @@ std::string_view leaf(std::string_view path) {
   return path;
 }
 
-/// @return the baseline's name for `path`, if the rule applies to it.
-std::optional<std::string> renamed_by(std::string_view path, const ScopeRename& rule) {
-  if (!path.starts_with(rule.cand)) return std::nullopt;
-  std::string_view rest = path.substr(rule.cand.size());
-  if (rule.cand.empty() || rest.empty()) {
-    const bool join = !rule.base.empty() && !rest.empty();
-    return rule.base + (join ? "." : "") + std::string(rest);
-  }
-  if (!rest.starts_with('.')) return std::nullopt;
-  if (rule.base.empty()) rest.remove_prefix(1);
-  return rule.base + std::string(rest);
+/// Takes the first part of a path, up to a dot.
+std::string_view next_part(std::string_view& path) {
+  const size_t dot = std::min(path.find('.'), path.size());
+  const std::string_view part = path.substr(0, dot);
+  path.remove_prefix(std::min(dot + 1, path.size()));
+  return part;
 }
 
 }  // namespace
 
-std::optional<std::string> renamed_path(std::string_view cand, std::span<const ScopeRename> rules) {
-  for (const ScopeRename& rule : rules) {
-    if (auto path = renamed_by(cand, rule)) return path;
+std::optional<std::string> renamed(std::string_view path, std::string_view from,
+                                   std::string_view to) {
+  std::deque<std::string_view> any;
+  while (!from.empty()) {
+    const std::string_view wanted = next_part(from);
+    if (path.empty()) return std::nullopt;
+    const std::string_view part = next_part(path);
+    if (wanted == "*") {
+      any.push_back(part);
+    } else if (wanted != part) {
+      return std::nullopt;
+    }
   }
-  return std::nullopt;
+  std::string name;
+  const auto append = [&name](std::string_view part) {
+    name += name.empty() ? "" : ".";
+    name += part;
+  };
+  while (!to.empty()) {
+    std::string_view part = next_part(to);
+    if (part == "*" && !any.empty()) {
+      part = any.front();
+      any.pop_front();
+    }
+    append(part);
+  }
+  if (!path.empty()) append(path);
+  return name;
 }
 
 /// The properties of a module without its name, and its name.
@@ -154,8 +173,12 @@ void ScopeMap::learn(const StepRecords& base, const StepRecords& cand) {
 
 void ScopeMap::rename(std::span<const Module> cand) {
   for (const Module& module : cand) {
-    const auto path = renamed_path(module.path, renames_);
-    if (path) settle(names_.intern(*path), module.scope, 1);
+    for (const ScopeRename& rule : renames_) {
+      const auto path = diff::renamed(module.path, rule.cand, rule.base);
+      if (!path) continue;
+      settle(names_.intern(*path), module.scope, 1);
+      break;
+    }
   }
 }
 

@@ -27,9 +27,10 @@ struct ScopeRename {
   std::string base, cand;
 };
 
-/// @return the baseline's path of a module, by the first rule that applies; nullopt: none does.
-[[nodiscard]] std::optional<std::string> renamed_path(std::string_view cand,
-                                                      std::span<const ScopeRename> rules);
+/// @return the path with `to` in place of its beginning, `from`; nullopt if it begins otherwise. A
+/// part `*` of `from` is any one part, which stands for the `*` of `to` with the same number.
+[[nodiscard]] std::optional<std::string> renamed(std::string_view path, std::string_view from,
+                                                 std::string_view to);
 
 /// A module with its names in both runs.
 struct RenamedModule {

@@ -381,8 +381,9 @@ std::vector<std::string> advice(const DiffResult& result) {
   const bool other_size =
       result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
   if (other_size && result.ranks.size() > 1) {
-    return {"--layouts whole: if the runs divide their tensors among ranks in two ways, what the "
-            "ranks of each hold is put together."};
+    return {
+        "--layouts whole: if the runs divide their tensors among ranks in two ways, what the "
+        "ranks of each hold is put together."};
   }
   if (result.verdict != Verdict::kNotComparable) return {};
   if (result.values == 0 && result.launches != 0) {

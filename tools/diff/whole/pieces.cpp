@@ -30,15 +30,15 @@ Scalar extreme(NumberClass number, Scalar a, Scalar b, bool larger) {
       return Scalar::f64(larger ? std::fmax(x, y) : std::fmin(x, y));
     }
     case NumberClass::kSigned: {
-      const auto [low, high] = std::minmax(a.as_i64(), b.as_i64());
-      return Scalar::i64(larger ? high : low);
+      const int64_t x = a.as_i64(), y = b.as_i64();
+      return Scalar::i64(larger ? std::max(x, y) : std::min(x, y));
     }
     case NumberClass::kUnsigned:
     case NumberClass::kBytes:
       break;
   }
-  const auto [low, high] = std::minmax(a.as_u64(), b.as_u64());
-  return Scalar::u64(larger ? high : low);
+  const uint64_t x = a.as_u64(), y = b.as_u64();
+  return Scalar::u64(larger ? std::max(x, y) : std::min(x, y));
 }
 
 /// Extrema of integers are 0 where there are none: of an empty tensor, and `amin_nonzero` of zeros.
@@ -61,6 +61,8 @@ void add_extrema(NumberClass number, Stats& whole, const Stats& piece) {
 }
 
 void set_moments(format::DType dtype, Stats& stats) {
+  stats.mean = stats.std = kNotKnown;
+  if (stats.finite == 0) return;
   const auto finite = static_cast<double>(stats.finite);
   stats.mean = tools::wide_as_double(dtype, stats.sum) / finite;
   stats.std = std::sqrt(std::max(0.0, stats.l2 * stats.l2 / finite - stats.mean * stats.mean));

@@ -174,8 +174,12 @@ RecordKey WholeValues::in_base(RecordKey key) {
   if (renames_.empty()) return key;
   const auto [known, is_new] = in_base_.try_emplace(key.scope.value, key.scope);
   if (is_new) {
-    const auto path = renamed_path(names_.text(key.scope), renames_);
-    if (path) known->second = names_.intern(*path);
+    for (const ScopeRename& rule : renames_) {
+      const auto path = renamed(names_.text(key.scope), rule.cand, rule.base);
+      if (!path) continue;
+      known->second = names_.intern(*path);
+      break;
+    }
   }
   key.scope = known->second;
   return key;
@@ -238,7 +242,6 @@ void WholeValues::join_fused() {
     const std::string path(names_.text(pair.key.scope));
     const auto fused = fused_.find(std::string_view(path).substr(path.rfind('.') + 1));
     if (fused == fused_.end()) continue;
-    HeldValue joined{.key = pair.key, .at = 0};
     std::vector<Pair*> parts;
     for (const std::string& name : fused->second) {
       RecordKey key = pair.key;
@@ -250,7 +253,9 @@ void WholeValues::join_fused() {
       parts.push_back(&found);
     }
     if (parts.size() != fused->second.size()) continue;
-    joined.at = parts.front()->of[parted]->at;
+    const HeldValue& first = *parts.front()->of[parted];
+    HeldValue joined{.key = first.key, .at = first.at};
+    joined.key.scope = names_.intern(beside(names_.text(first.key.scope), fused->first));
     for (Pair* part : parts) {
       const HeldValue& value = *std::exchange(part->of[parted], nullptr);
       joined.by_rank.insert(joined.by_rank.end(), value.by_rank.begin(), value.by_rank.end());

@@ -1,0 +1,421 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <random>
+
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_builder.h"
+#include "tests/unit/tools/diff_compared.h"
+#include "tools/common/element.h"
+#include "tools/diff/model/map_file.h"
+#include "tools/diff/whole/pieces.h"
+
+namespace convtrace::test {
+namespace {
+
+using diff::Class;
+using diff::DiffResult;
+using diff::DiffRules;
+using diff::LayoutChoice;
+using diff::Verdict;
+using format::DType;
+using format::Phase;
+using Numbers = std::vector<float>;
+using Step = std::vector<StatsSpec>;  ///< of one rank
+
+Numbers numbers(uint32_t seed, size_t count = 64) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  Numbers values(count);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+Numbers part(const Numbers& all, size_t number, size_t parts) {
+  const size_t size = all.size() / parts;
+  const auto from = all.begin() + static_cast<ptrdiff_t>(number * size);
+  return {from, from + static_cast<ptrdiff_t>(size)};
+}
+
+Numbers times(Numbers values, float factor) {
+  for (float& value : values) value *= factor;
+  return values;
+}
+
+StatsSpec value(const char* scope, const char* slot, const Numbers& values,
+                Phase phase = Phase::kForward) {
+  return {.scope = scope, .slot = slot, .phase = phase, .values = values, .hash = hash_of(values)};
+}
+
+void write(const TempDir& folder, const std::vector<Step>& ranks, size_t missing) {
+  for (uint32_t rank = 0; rank + missing < ranks.size(); ++rank) {
+    TraceBuilder trace(folder / (std::to_string(rank) + ".ctrace"));
+    trace.rank(rank, static_cast<uint32_t>(ranks.size())).step(0);
+    for (const StatsSpec& spec : ranks[rank]) trace.stats(spec);
+    trace.close();
+  }
+}
+
+DiffResult compared(const std::vector<Step>& base, const std::vector<Step>& cand,
+                    const DiffRules& rules = {}, size_t missing = 0) {
+  const TempDir base_folder, cand_folder;
+  write(base_folder, base, 0);
+  write(cand_folder, cand, missing);
+  diff::DiffInputs inputs{.base = base_folder / ".", .cand = cand_folder / "."};
+  inputs.rules = rules;
+  DiffResult result;
+  std::string error;
+  const bool done = diff::run_diff(inputs, nullptr, result, error);
+  INFO(error);
+  REQUIRE(done);
+  return result;
+}
+
+TEST_CASE("whole: copies, shards and parts of a batch are the value of one rank", "[diff][whole]") {
+  const Numbers x = numbers(1), w = numbers(2), g = numbers(3);
+  const std::vector<Step> one = {{value("fc", "input:0", x), value("fc", "param:weight", w),
+                                  value("", "loss", {3}, Phase::kLoss),
+                                  value("fc", "grad_output:0", g, Phase::kBackward)}};
+  std::vector<Step> two;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    // A part's gradient is that of the loss of its part, which counts half.
+    two.push_back({value("fc", "input:0", part(x, rank, 2)), value("fc", "param:weight", w),
+                   value("", "loss", {rank == 0 ? 2.0F : 4.0F}, Phase::kLoss),
+                   value("fc", "grad_output:0", times(part(g, rank, 2), 2), Phase::kBackward)});
+  }
+  for (const bool exchanged : {false, true}) {
+    const DiffResult result = exchanged ? compared(two, one) : compared(one, two);
+    CHECK(result.verdict == Verdict::kSame);
+    CHECK(result.values == 4);
+    REQUIRE(result.wholes);
+    CHECK(result.wholes->apart.empty());
+    CHECK(result.wholes->base_ranks == (exchanged ? 2 : 1));
+    // Of parts that stand one behind the other the hash of the whole is known.
+    CHECK(test::count(result, Class::kIdentical) == 2);
+    CHECK(result.bits_unknown == 2);
+  }
+}
+
+TEST_CASE("whole: what no rank alone shows is seen", "[diff][whole]") {
+  const Numbers w = numbers(2);
+  const std::vector<Step> one = {{value("fc", "param:weight", w)}};
+  Numbers other = part(w, 1, 2);
+  SECTION("a shard of another scale") { other = times(other, 1.01F); }
+  SECTION("one element among the extrema") { other[5] = 40; }
+  SECTION("a shard of zeros") { other = times(other, 0); }
+  SECTION("a sign") { other = times(other, -1); }
+  const DiffResult result = compared(
+      one, {{value("fc", "param:weight", part(w, 0, 2))}, {value("fc", "param:weight", other)}});
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(where(result).slot == "param:weight");
+}
+
+TEST_CASE("whole: pieces with equal bits count as often as the other run needs", "[diff][whole]") {
+  const Numbers zeros(8), longer(16);
+  const std::vector<Step> one = {{value("fc", "param:bias", longer)}};
+  const Step half = {value("fc", "param:bias", zeros)}, whole = {value("fc", "param:bias", longer)};
+  CHECK(compared(one, {half, half}).verdict == Verdict::kSame);
+  CHECK(compared(one, {half, half, half, half}).verdict == Verdict::kSame);
+  CHECK(compared(one, {whole, whole, whole}).verdict == Verdict::kSame);
+  CHECK(compared({half, half}, {whole, whole, whole}).verdict == Verdict::kSame);
+  const DiffResult odd = compared(one, {half, half, half});
+  CHECK(odd.verdict == Verdict::kNotComparable);  // nothing else was recorded
+  REQUIRE(odd.wholes->apart.size() == 1);
+  CHECK(odd.wholes->apart[0].slot == "param:bias");
+  CHECK(odd.wholes->apart[0].values == 1);
+}
+
+TEST_CASE("whole: what cannot be put together is listed, and no agreement", "[diff][whole]") {
+  const Numbers x = numbers(1), w = numbers(2);
+  const std::vector<Step> one = {{value("fc", "input:0", x), value("fc", "param:weight", w)}};
+  std::vector<Step> two(2, {value("fc", "input:0", x), value("fc", "param:weight", part(w, 0, 2))});
+  two[1][1] = value("fc", "param:weight", numbers(5, 40));
+  const DiffResult result = compared(one, two);
+  CHECK(result.verdict == Verdict::kIncomplete);
+  CHECK(test::count(result, Class::kIdentical) == 1);
+  REQUIRE(result.wholes->apart.size() == 1);
+  CHECK(result.wholes->apart[0].why ==
+        "1 rank with 1 content of 64 elements in the baseline, 2 ranks with 2 contents of 32 "
+        "elements in the candidate");
+  REQUIRE(result.incomplete.size() == 1);
+  CHECK(result.incomplete[0].starts_with("CT-2410 1 value "));
+}
+
+TEST_CASE("whole: of copies that differ the furthest is compared", "[diff][whole]") {
+  const Numbers w = numbers(2);
+  const std::vector<Step> one = {{value("fc", "param:weight", w)}};
+  std::vector<Step> three(3, one[0]);
+  three[1][0] = value("fc", "param:weight", times(w, 1.0000001F));
+  CHECK(compared(one, three).verdict == Verdict::kSame);
+  three[2][0] = value("fc", "param:weight", times(w, 1.1F));
+  for (const bool exchanged : {false, true}) {
+    const DiffResult result = exchanged ? compared(three, one) : compared(one, three);
+    CHECK(result.verdict == Verdict::kDiverged);
+    CHECK(where(result).slot == "param:weight");
+  }
+}
+
+TEST_CASE("whole: unlike values in full are a mean, or what the user says", "[diff][whole]") {
+  const Numbers g = numbers(3);
+  const auto of = [&g](float factor, float loss, const char* slot) -> Step {
+    return {value("", "loss", {loss}, Phase::kLoss),
+            value("fc", slot, times(g, factor), Phase::kBackward)};
+  };
+  const std::vector<Step> one = {of(1, 3, "grad:weight")};
+  // Gradients before their reduction: of the mean the sketch is known.
+  const std::vector<Step> mean = {of(0.5F, 2, "grad:weight"), of(1.5F, 4, "grad:weight")};
+  CHECK(compared(one, mean).verdict == Verdict::kSame);
+  const std::vector<Step> off = {of(0.5F, 2, "grad:weight"), of(1.7F, 4, "grad:weight")};
+  CHECK(where(compared(one, off)).slot == "grad:weight");
+  DiffRules summed;
+  for (const char* pattern : {"loss", "grad:*"})
+    summed.reductions.push_back(
+        {settings::Pattern::compile(pattern).value(), diff::Reduction::kSum});
+  const std::vector<Step> sum = {of(0.25F, 1, "grad:weight"), of(0.75F, 2, "grad:weight")};
+  CHECK(compared(one, sum, summed).verdict == Verdict::kSame);
+  CHECK(compared(one, sum).verdict == Verdict::kDiverged);
+  // Another value in full has no reduction unless it is told.
+  const std::vector<Step> output = {{value("fc", "output:0", g)}};
+  const std::vector<Step> partial = {{value("fc", "output:0", times(g, 0.25F))},
+                                     {value("fc", "output:0", times(g, 0.75F))}};
+  CHECK(compared(output, partial).verdict == Verdict::kDiverged);
+  DiffRules told;
+  told.reductions.push_back({settings::Pattern::compile("fc").value(), diff::Reduction::kSum});
+  CHECK(compared(output, partial, told).verdict == Verdict::kSame);
+}
+
+TEST_CASE("whole: a loss of one rank that is no number is none in the mean", "[diff][whole]") {
+  const auto of = [](float loss) -> Step { return {value("", "loss", {loss}, Phase::kLoss)}; };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinite = std::numeric_limits<float>::infinity();
+  for (const float bad : {nan, infinite}) {
+    const DiffResult result = compared({of(3)}, {of(3), of(bad)});
+    CHECK(result.verdict == Verdict::kDiverged);
+    CHECK(test::count(result, Class::kNanBorn) == 1);
+    CHECK(compared({of(bad)}, {of(3), of(bad)}).verdict == Verdict::kSame);
+  }
+}
+
+TEST_CASE("whole: modules in place of one are joined, through shards and names", "[diff][whole]") {
+  const Numbers all = numbers(7, 96), x = numbers(1);
+  const std::vector<Step> one = {
+      {value("model.attn", "input:0", x), value("model.attn.qkv_proj", "param:weight", all)}};
+  std::vector<Step> two;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    Step step = {value("attn", "input:0", x)};
+    for (size_t i = 0; i < 3; ++i) {
+      static constexpr const char* kNames[] = {"attn.q_proj", "attn.k_proj", "attn.v_proj"};
+      step.push_back(value(kNames[i], "param:weight", part(part(all, i, 3), rank, 2)));
+    }
+    two.push_back(std::move(step));
+  }
+  DiffRules rules;
+  rules.renames.push_back({"model", ""});
+  const DiffResult result = compared(one, two, rules);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(result.values == 2);
+  CHECK(result.one_sided.empty());
+  DiffRules back;
+  back.renames.push_back({"", "model"});
+  const DiffResult turned = compared(two, one, back);
+  CHECK(turned.verdict == Verdict::kSame);
+  CHECK(turned.values == 2);
+  two[1].back().values = times(two[1].back().values, 1.1F);
+  two[1].back().hash = 1;
+  CHECK(compared(one, two, rules).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("whole: the map for Megatron-LM, from one rank to two with divided tensors",
+          "[diff][whole]") {
+  DiffRules rules;
+  std::string error;
+  REQUIRE(diff::read_map(CONVTRACE_ROOT "/tools/diff/maps/megatron-lm.toml", rules, error));
+  struct Divided {
+    const char *base, *cand;
+    bool divided;
+  };
+  static constexpr Divided kModules[] = {
+      {"model.embed_tokens", "embedding.word_embeddings", true},
+      {"model.layers.0.self_attn.q_proj", "decoder.layers.0.self_attention.linear_qkv", true},
+      {"model.layers.0.self_attn.k_proj", "", true},
+      {"model.layers.0.self_attn.v_proj", "", true},
+      {"model.layers.0.self_attn.o_proj", "decoder.layers.0.self_attention.linear_proj", true},
+      {"model.layers.0.mlp.gate_proj", "decoder.layers.0.mlp.linear_fc1", true},
+      {"model.layers.0.mlp.up_proj", "", true},
+      {"model.layers.0.mlp.down_proj", "decoder.layers.0.mlp.linear_fc2", true},
+      {"model.norm", "decoder.final_layernorm", false},
+      {"lm_head", "output_layer", true}};
+  Step base;
+  std::vector<Step> cand(2);
+  for (uint32_t i = 0; i < std::size(kModules); ++i) {
+    const auto& [name, other, divided] = kModules[i];
+    const Numbers all = numbers(i);
+    base.push_back(value(name, "param:weight", all));
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const Numbers own = divided ? part(all, rank, 2) : all;
+      if (*other != 0) {
+        cand[rank].push_back(value(other, "param:weight", own));
+      } else {
+        Numbers& fused = cand[rank].back().values;
+        fused.insert(fused.end(), own.begin(), own.end());
+        cand[rank].back().hash = hash_of(fused);
+      }
+    }
+  }
+  const DiffResult result = compared({base}, cand, rules);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(result.values == 7);
+  CHECK(result.one_sided.empty());
+  cand[1][1].values = times(cand[1][1].values, 1.01F);
+  cand[1][1].hash = 1;
+  const DiffResult off = compared({base}, cand, rules);
+  CHECK(off.verdict == Verdict::kDiverged);
+  CHECK(where(off).scope == "model.layers.0.self_attn.linear_qkv");
+}
+
+TEST_CASE("whole: chosen where layouts differ and every rank has a trace, or by the user",
+          "[diff][whole]") {
+  const Numbers w = numbers(2);
+  const Step whole = {value("fc", "param:weight", w)};
+  const std::vector<Step> halves = {{value("fc", "param:weight", part(w, 0, 2))},
+                                    {value("fc", "param:weight", part(w, 1, 2))}};
+  CHECK(compared({whole}, halves).wholes);
+  CHECK_FALSE(compared({whole, whole}, halves).wholes);  // nothing says how they are divided
+  CHECK_FALSE(compared({whole}, halves, {}, 1).wholes);  // one trace is missing
+  DiffRules rules;
+  rules.layouts = LayoutChoice::kWhole;
+  CHECK(compared({whole, whole}, halves, rules).verdict == Verdict::kSame);
+  rules.layouts = LayoutChoice::kRanks;
+  const DiffResult ranks = compared({whole}, halves, rules);
+  CHECK_FALSE(ranks.wholes);
+  CHECK(ranks.verdict == Verdict::kDiverged);
+  DiffRules mapped;
+  mapped.base_rank.emplace(1, 0);
+  CHECK_FALSE(compared({whole}, halves, mapped).wholes);
+}
+
+TEST_CASE("whole: placements of tensors say that layouts differ", "[diff][whole]") {
+  const auto placed = [](const char* base, const char* cand) {
+    const TempDir folders[2];
+    for (size_t run = 0; run < 2; ++run) {
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        TraceBuilder trace(folders[run] / (std::to_string(rank) + ".ctrace"));
+        trace.rank(rank, 2).step(0).stats(value("fc", "input:0", numbers(1)));
+        const std::string where = run == 0 ? base : cand;
+        if (!where.empty())
+          trace.told("fc", "placement.weight",
+                     "shape=(4, 4), " + where + ", local=(2, 4), offset=(0, 0)");
+        trace.close();
+      }
+    }
+    diff::DiffInputs inputs{.base = folders[0] / ".", .cand = folders[1] / "."};
+    DiffResult result;
+    std::string error;
+    REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+    return result.wholes.has_value();
+  };
+  const char* sharded = "mesh=(0=2), at=(0,), placements=(Shard(dim=0),)";
+  CHECK_FALSE(placed(sharded, sharded));
+  CHECK(placed(sharded, "mesh=(0=2), at=(0,), placements=(Shard(dim=1),)"));
+  CHECK(placed(sharded, ""));
+  CHECK_FALSE(placed("", ""));
+}
+
+TEST_CASE("whole: ranks that lack a step, and repetitions", "[diff][whole]") {
+  const TempDir base, cand;
+  const Numbers x = numbers(1), w = numbers(2);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const bool in_base = rank == 2;
+    TraceBuilder trace((in_base ? base : cand) / (std::to_string(rank) + ".ctrace"));
+    trace.rank(in_base ? 0 : rank, in_base ? 1 : 2);
+    for (uint32_t step = 0; step < 3; ++step) {
+      if (rank == 1 && step == 2) continue;  // ended early
+      const Numbers own = in_base ? w : part(w, rank, 2);
+      trace.step(step).stats(value("fc", "param:weight", own)).stats(value("fc", "input:0", x));
+    }
+    trace.close();
+  }
+  diff::DiffInputs inputs{.base = base / ".", .cand = cand / "."};
+  DiffResult result;
+  std::string error;
+  REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+  CHECK(result.verdict == Verdict::kIncomplete);
+  CHECK(result.steps == 3);
+  REQUIRE(result.wholes->apart.size() == 1);
+  CHECK(result.wholes->apart[0].first_step == 2);
+  inputs.noise.push_back(base / ".");
+  DiffResult refused;
+  CHECK_FALSE(diff::run_diff(inputs, nullptr, refused, error));
+  CHECK(error.starts_with("CT-2410"));
+}
+
+/// Every statistic that is defined for a piece, by the definitions.
+void check_added(const Numbers& values, size_t pieces) {
+  const format::Stats all = stats_of(values);
+  format::Stats sum = stats_of(part(values, 0, pieces));
+  for (size_t i = 1; i < pieces; ++i)
+    diff::add_piece(DType::kF32, sum, stats_of(part(values, i, pieces)));
+  const auto near = [](double a, double b) {
+    return (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-12 * (1 + std::abs(a));
+  };
+  CHECK(sum.count == all.count);
+  CHECK(sum.finite == all.finite);
+  CHECK(sum.nan == all.nan);
+  CHECK(sum.pos_inf == all.pos_inf);
+  CHECK(sum.pos_zero == all.pos_zero);
+  CHECK(sum.negative == all.negative);
+  for (format::Scalar format::Stats::*const one :
+       {&format::Stats::min, &format::Stats::max, &format::Stats::amax,
+        &format::Stats::amin_nonzero})
+    CHECK(near((sum.*one).as_f64(), (all.*one).as_f64()));
+  CHECK(near(sum.sum.as_f64(), all.sum.as_f64()));
+  CHECK(near(sum.l1.as_f64(), all.l1.as_f64()));
+  CHECK(near(sum.l2, all.l2));
+  CHECK((all.finite == 0 ? std::isnan(sum.mean) : near(sum.mean, all.mean)));
+  CHECK((all.finite == 0 ? std::isnan(sum.std) : std::abs(sum.std - all.std) < 1e-7));
+}
+
+TEST_CASE("whole: statistics of pieces are those of the whole", "[diff][whole]") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    Numbers values = numbers(seed, 60);
+    std::mt19937 engine(seed);
+    for (float& one : values) {
+      if (seed % 3 == 1 && engine() % 4 == 0) one = 0;
+      if (seed % 5 == 2 && engine() % 8 == 0) one = std::numeric_limits<float>::quiet_NaN();
+      if (seed % 7 == 3 && engine() % 8 == 0) one = std::numeric_limits<float>::infinity();
+    }
+    for (const size_t pieces : {1, 2, 3, 5, 12, 60}) check_added(values, pieces);
+  }
+  check_added(Numbers(12, std::numeric_limits<float>::quiet_NaN()), 4);
+  check_added(Numbers(12, 0.0F), 4);
+}
+
+TEST_CASE("whole: integers of pieces keep their signs and 128 bits", "[diff][whole]") {
+  const auto of = [](int64_t low, int64_t high, uint64_t sum_low, uint64_t sum_high) {
+    format::Stats stats;
+    stats.count = stats.finite = 2;
+    stats.min = format::Scalar::i64(low);
+    stats.max = format::Scalar::i64(high);
+    stats.amax = format::Scalar::u64(9);
+    stats.sum = {sum_low, sum_high};
+    return stats;
+  };
+  format::Stats sum = of(-9, -3, 0 - uint64_t{12}, ~uint64_t{0});
+  diff::add_piece(DType::kI64, sum, of(4, 5, 9, 0));
+  CHECK(sum.min.as_i64() == -9);
+  CHECK(sum.max.as_i64() == 5);
+  CHECK(tools::wide_as_double(DType::kI64, sum.sum) == -3);
+  CHECK(sum.mean == -0.75);
+  format::Stats zeros = of(0, 0, 0, 0);
+  zeros.amin_nonzero = {};
+  format::Stats ones = of(1, 1, 2, 0);
+  ones.amin_nonzero = format::Scalar::u64(1);
+  diff::add_piece(DType::kU8, zeros, ones);
+  CHECK(zeros.amin_nonzero.as_u64() == 1);
+  CHECK(zeros.min.as_u64() == 0);
+}
+
+}  // namespace
+}  // namespace convtrace::test
