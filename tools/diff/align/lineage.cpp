@@ -30,7 +30,7 @@ bool flows(const ValueRecord& record) {
   return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
          record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
          record.kind != SlotKind::kBuffer && record.kind != SlotKind::kSent &&
-         record.kind != SlotKind::kReceived &&         record.kind != SlotKind::kOther;
+         record.kind != SlotKind::kReceived && record.kind != SlotKind::kOther;
 }
 
 bool changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {

@@ -25,8 +25,7 @@ std::set<std::string> layouts_of(const std::string& path) {
     if (!name.starts_with("placement.")) continue;
     const std::string_view text = fact->value;
     const size_t from = text.find("mesh="), to = text.find(", local=");
-    if (from < to && to != std::string_view::npos)
-      layouts.emplace(text.substr(from, to - from));
+    if (from < to && to != std::string_view::npos) layouts.emplace(text.substr(from, to - from));
   }
   return layouts;
 }
