@@ -90,7 +90,7 @@ TEST_CASE("whole: copies, shards and parts of a batch are the value of one rank"
     CHECK(result.verdict == Verdict::kSame);
     CHECK(result.values == 4);
     REQUIRE(result.wholes);
-    CHECK(result.wholes->apart.empty());
+    CHECK(result.wholes->apart.list.empty());
     CHECK(result.wholes->base_ranks == (exchanged ? 2 : 1));
     // Of parts that stand one behind the other the hash of the whole is known.
     CHECK(test::count(result, Class::kIdentical) == 2);
@@ -122,9 +122,9 @@ TEST_CASE("whole: pieces with equal bits count as often as the other run needs",
   CHECK(compared({half, half}, {whole, whole, whole}).verdict == Verdict::kSame);
   const DiffResult odd = compared(one, {half, half, half});
   CHECK(odd.verdict == Verdict::kNotComparable);  // nothing else was recorded
-  REQUIRE(odd.wholes->apart.size() == 1);
-  CHECK(odd.wholes->apart[0].slot == "param:bias");
-  CHECK(odd.wholes->apart[0].values == 1);
+  REQUIRE(odd.wholes->apart.list.size() == 1);
+  CHECK(odd.wholes->apart.list[0].slot == "param:bias");
+  CHECK(odd.wholes->apart.list[0].values == 1);
 }
 
 TEST_CASE("whole: what cannot be put together is listed, and no agreement", "[diff][whole]") {
@@ -135,12 +135,26 @@ TEST_CASE("whole: what cannot be put together is listed, and no agreement", "[di
   const DiffResult result = compared(one, two);
   CHECK(result.verdict == Verdict::kIncomplete);
   CHECK(test::count(result, Class::kIdentical) == 1);
-  REQUIRE(result.wholes->apart.size() == 1);
-  CHECK(result.wholes->apart[0].why ==
+  REQUIRE(result.wholes->apart.list.size() == 1);
+  CHECK(result.wholes->apart.list[0].why ==
         "1 rank with 1 content of 64 elements in the baseline, 2 ranks with 2 contents of 32 "
         "elements in the candidate");
   REQUIRE(result.incomplete.size() == 1);
   CHECK(result.incomplete[0].starts_with("CT-2410 1 value "));
+}
+
+TEST_CASE("whole: thousands of values that fit nowhere are counted, and listed up to a limit",
+          "[diff][whole]") {
+  Step one;
+  std::vector<Step> two(2);
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const std::string slot = "buffer:" + std::to_string(i);
+    one.push_back(value("fc", slot.c_str(), {1, 2, 3}));
+    for (Step& step : two) step.push_back(value("fc", slot.c_str(), {1, 2}));
+  }
+  const DiffResult result = compared({one}, two);
+  CHECK(result.wholes->apart.values == 3000);
+  CHECK(result.wholes->apart.list.size() == diff::ApartValues::kMost);
 }
 
 TEST_CASE("whole: of copies that differ the furthest is compared", "[diff][whole]") {
@@ -164,11 +178,15 @@ TEST_CASE("whole: unlike values in full are a mean, or what the user says", "[di
             value("fc", slot, times(g, factor), Phase::kBackward)};
   };
   const std::vector<Step> one = {of(1, 3, "grad:weight")};
-  // Gradients before their reduction: of the mean the sketch is known.
+  // A gradient that an optimizer got and that is not the same on all ranks was not reduced.
   const std::vector<Step> mean = {of(0.5F, 2, "grad:weight"), of(1.5F, 4, "grad:weight")};
-  CHECK(compared(one, mean).verdict == Verdict::kSame);
+  CHECK(where(compared(one, mean)).slot == "grad:weight");
+  DiffRules averaged;
+  averaged.reductions.push_back(
+      {settings::Pattern::compile("grad:*").value(), diff::Reduction::kMean});
+  CHECK(compared(one, mean, averaged).verdict == Verdict::kSame);
   const std::vector<Step> off = {of(0.5F, 2, "grad:weight"), of(1.7F, 4, "grad:weight")};
-  CHECK(where(compared(one, off)).slot == "grad:weight");
+  CHECK(where(compared(one, off, averaged)).slot == "grad:weight");
   DiffRules summed;
   for (const char* pattern : {"loss", "grad:*"})
     summed.reductions.push_back(
@@ -176,14 +194,109 @@ TEST_CASE("whole: unlike values in full are a mean, or what the user says", "[di
   const std::vector<Step> sum = {of(0.25F, 1, "grad:weight"), of(0.75F, 2, "grad:weight")};
   CHECK(compared(one, sum, summed).verdict == Verdict::kSame);
   CHECK(compared(one, sum).verdict == Verdict::kDiverged);
-  // Another value in full has no reduction unless it is told.
-  const std::vector<Step> output = {{value("fc", "output:0", g)}};
-  const std::vector<Step> partial = {{value("fc", "output:0", times(g, 0.25F))},
-                                     {value("fc", "output:0", times(g, 0.75F))}};
-  CHECK(compared(output, partial).verdict == Verdict::kDiverged);
-  DiffRules told;
-  told.reductions.push_back({settings::Pattern::compile("fc").value(), diff::Reduction::kSum});
-  CHECK(compared(output, partial, told).verdict == Verdict::kSame);
+}
+
+TEST_CASE("whole: terms of a sum are told from copies by what is nearer", "[diff][whole]") {
+  const Numbers g = numbers(3), other = numbers(4);
+  const auto output = [](const Numbers& values) -> Step {
+    return {value("fc", "output:0", values)};
+  };
+  Numbers rest = g;
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] -= other[i];
+  const DiffResult sum =
+      compared({output(g)}, {output(other), output(rest), output(other), output(rest)});
+  CHECK(sum.verdict == Verdict::kSame);
+  CHECK(sum.wholes->summed == 1);
+  rest[3] += 2;
+  CHECK(compared({output(g)}, {output(other), output(rest)}).verdict == Verdict::kDiverged);
+  const DiffResult copies = compared({output(g)}, {output(g), output(times(g, 1.1F))});
+  CHECK(copies.verdict == Verdict::kDiverged);
+  CHECK(copies.wholes->summed == 0);
+}
+
+TEST_CASE("whole: the parts of a batch are counted by what modules get as data", "[diff][whole]") {
+  const Numbers x = numbers(1), g = numbers(3);
+  const auto step = [&](size_t rank, size_t parts, float loss, float factor) -> Step {
+    return {value("", "input:0", part(x, rank, parts), Phase::kData),
+            value("", "loss", {loss}, Phase::kLoss),
+            value("fc", "grad_output:0", times(part(g, rank, parts), factor), Phase::kBackward)};
+  };
+  // Equal losses of two parts, as a head of zeros gives, and unlike ones of one.
+  CHECK(compared({step(0, 1, 3, 1)}, {step(0, 2, 3, 2), step(1, 2, 3, 2)}).verdict ==
+        Verdict::kSame);
+  CHECK(compared({step(0, 1, 3, 1)}, {step(0, 1, 3, 1), step(0, 1, 3.0000005F, 1)}).verdict ==
+        Verdict::kSame);
+  CHECK(compared({step(0, 1, 3, 1)}, {step(0, 2, 3, 1), step(1, 2, 3, 1)}).verdict ==
+        Verdict::kDiverged);
+}
+
+TEST_CASE("whole: a copy with other bits is seen whatever its statistics", "[diff][whole]") {
+  const auto ids = [](const Numbers& values) -> Step {
+    StatsSpec spec = value("fc", "input:0", values);
+    spec.dtype = DType::kI64;
+    return {spec};
+  };
+  CHECK(compared({ids({1, 2, 3})}, {ids({1, 2, 3}), ids({3, 2, 1})}).verdict == Verdict::kDiverged);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Numbers good = numbers(1);
+  Numbers bad = good;
+  bad[5] = nan;
+  const auto output = [](const Numbers& values) -> Step {
+    return {value("fc", "output:0", values)};
+  };
+  CHECK(compared({output(good)}, {output(good), output(bad)}).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("whole: hashes of pieces alone are no agreement", "[diff][whole]") {
+  const Numbers w = numbers(2);
+  const auto step = [](const Numbers& values) -> Step {
+    StatsSpec spec = value("fc", "param:weight", values);
+    spec.capture = format::Capture::kHash;
+    return {spec, value("fc", "input:0", numbers(1))};
+  };
+  const DiffResult same = compared({step(w)}, {step(part(w, 0, 2)), step(part(w, 1, 2))});
+  CHECK(same.verdict == Verdict::kSame);  // one behind the other
+  const DiffResult other = compared({step(w)}, {step(part(w, 1, 2)), step(part(w, 0, 2))});
+  CHECK(other.verdict == Verdict::kIncomplete);
+}
+
+TEST_CASE("whole: an optimizer's fault on one rank is seen where weights are in pieces",
+          "[diff][whole]") {
+  for (const float factor : {1.0F, 0.98F}) {
+    const TempDir base, cand;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const bool one = rank == 2;
+      TraceBuilder trace((one ? base : cand) / (std::to_string(rank) + ".ctrace"));
+      trace.rank(one ? 0 : static_cast<uint32_t>(rank), one ? 1 : 2);
+      for (uint32_t step = 0; step < 3; ++step) {
+        trace.step(step);
+        for (uint32_t m = 0; m < 4; ++m) {
+          const std::string scope = "fc" + std::to_string(m);
+          Numbers w = numbers(m, 256), g = numbers(100 + m + step, 256);
+          if (step == 0)
+            trace.stats(value(scope.c_str(), "param:weight", one ? w : part(w, rank, 2)));
+          for (uint32_t past = 0; past <= step; ++past) {
+            const Numbers then = numbers(100 + m + past, 256);
+            for (size_t i = 0; i < w.size(); ++i) {
+              const bool on_bad = !one && rank == 1 && i >= w.size() / 2;
+              w[i] = w[i] * (on_bad ? factor : 1) - 0.05F * then[i];
+            }
+          }
+          trace.stats(
+              value(scope.c_str(), "grad:weight", one ? g : part(g, rank, 2), Phase::kBackward));
+          trace.stats(
+              value(scope.c_str(), "param:weight", one ? w : part(w, rank, 2), Phase::kOptimizer));
+        }
+      }
+      trace.close();
+    }
+    diff::DiffInputs inputs{.base = base / ".", .cand = cand / "."};
+    DiffResult result;
+    std::string error;
+    REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+    CHECK(result.verdict == (factor == 1 ? Verdict::kSame : Verdict::kDiverged));
+    if (factor != 1) CHECK(result.root->record.step == 0);
+  }
 }
 
 TEST_CASE("whole: a loss of one rank that is no number is none in the mean", "[diff][whole]") {
@@ -287,6 +400,11 @@ TEST_CASE("whole: chosen where layouts differ and every rank has a trace, or by 
   DiffRules rules;
   rules.layouts = LayoutChoice::kWhole;
   CHECK(compared({whole, whole}, halves, rules).verdict == Verdict::kSame);
+  // A rank that is missing may have held anything.
+  const DiffResult missing = compared({whole}, {whole, whole}, rules, 1);
+  CHECK(missing.verdict == Verdict::kIncomplete);
+  REQUIRE(missing.incomplete.size() == 1);
+  CHECK(missing.incomplete[0].starts_with("CT-2401 candidate: has no trace of 1 rank of 2"));
   rules.layouts = LayoutChoice::kRanks;
   const DiffResult ranks = compared({whole}, halves, rules);
   CHECK_FALSE(ranks.wholes);
@@ -343,8 +461,8 @@ TEST_CASE("whole: ranks that lack a step, and repetitions", "[diff][whole]") {
   REQUIRE(diff::run_diff(inputs, nullptr, result, error));
   CHECK(result.verdict == Verdict::kIncomplete);
   CHECK(result.steps == 3);
-  REQUIRE(result.wholes->apart.size() == 1);
-  CHECK(result.wholes->apart[0].first_step == 2);
+  REQUIRE(result.wholes->apart.list.size() == 1);
+  CHECK(result.wholes->apart.list[0].first_step == 2);
   inputs.noise.push_back(base / ".");
   DiffResult refused;
   CHECK_FALSE(diff::run_diff(inputs, nullptr, refused, error));

@@ -1,5 +1,6 @@
 #include "tools/diff/align/lineage.h"
 
+#include <optional>
 #include <unordered_map>
 
 #include "tools/diff/model/hash_mix.h"
@@ -11,7 +12,7 @@ namespace {
 /// it is looked up for every record, and memory that was freed and allocated again under a live
 /// tensor is what this search is for. The storage id is never reused.
 struct Identity {
-  uint64_t storage, offset, count;
+  uint64_t storage, offset, bytes;
   uint32_t version;
   format::DType dtype;
   bool operator==(const Identity&) const = default;
@@ -19,7 +20,7 @@ struct Identity {
 
 struct IdentityHash {
   size_t operator()(const Identity& id) const noexcept {
-    return mix_all({id.storage, id.offset, id.count, id.version});
+    return mix_all({id.storage, id.offset, id.bytes, id.version});
   }
 };
 
@@ -33,8 +34,12 @@ bool flows(const ValueRecord& record) {
          record.kind != SlotKind::kReceived && record.kind != SlotKind::kOther;
 }
 
-bool changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
-  return step.values[producer].stats.hash != step.values[consumer].stats.hash;
+/// nullopt: not known, of pieces that the ranks hold in another way.
+std::optional<bool> changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
+  const ValueRecord &a = step.values[producer], &b = step.values[consumer];
+  if (a.stats.hash == b.stats.hash) return false;
+  if (a.in_pieces || b.in_pieces) return std::nullopt;
+  return true;
 }
 
 }  // namespace
@@ -46,7 +51,7 @@ std::vector<uint32_t> producers_of(const StepRecords& step) {
   for (uint32_t i = 0; i < step.values.size(); ++i) {
     const ValueRecord& r = step.values[i];
     if (!flows(r)) continue;
-    const Identity id{r.value.storage, r.value.offset, r.stats.count, r.value.version, r.dtype};
+    const Identity id{r.value.storage, r.value.offset, r.bytes, r.value.version, r.dtype};
     const auto [entry, is_new] = first.emplace(id, i);
     if (!is_new) producers[i] = entry->second;
   }
@@ -70,11 +75,12 @@ Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
     if (base_producer == kNoMatch || cand_producer == kNoMatch) continue;
     const uint32_t producer = match_of_base[base_producer];
     if (producer == kNoMatch || alignment.matches[producer].cand != cand_producer) continue;
-    const bool in_base = changed(base, base_producer, consumer.base);
-    const bool in_cand = changed(cand, cand_producer, consumer.cand);
-    if (in_base != in_cand) {
-      lineage.changed.push_back({producer, m, in_cand});
-    } else if (!in_base) {
+    const auto in_base = changed(base, base_producer, consumer.base);
+    const auto in_cand = changed(cand, cand_producer, consumer.cand);
+    if (!in_base || !in_cand) continue;
+    if (*in_base != *in_cand) {
+      lineage.changed.push_back({producer, m, *in_cand});
+    } else if (!*in_base) {
       lineage.seen_from[m] = producer;
     }
   }

@@ -34,6 +34,10 @@ bool is_sketched(const ValueView& a, const ValueView& b) {
   return a.record.stats.sketch.is_known() && b.record.stats.sketch.is_known();
 }
 
+bool is_in_pieces(const ValueView& a, const ValueView& b) {
+  return (a.record.in_pieces || b.record.in_pieces) && !is_sketched(a, b);
+}
+
 /// From two squared norms: the difference of the norms, relative to the larger one.
 double apart_in_norm(double a, double b) {
   return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
@@ -59,18 +63,21 @@ void Updates::begin_step() {
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
+  if (is_in_pieces(base, cand))
+    norms_before_[parameter_key(base.record)] = {base.record.stats.l2 - cand.record.stats.l2};
   if (!is_sketched(base, cand)) return;
   before_[parameter_key(base.record)] = {buckets_of(base), buckets_of(cand)};
 }
 
 void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart) {
-  if (base.unclipped) return;
+  if (base.unclipped || std::isnan(apart.size)) return;
   gradients_apart_ += apart.rms * apart.size * apart.rms * apart.size;
   base_gradients_ += base.stats.l2 * base.stats.l2;
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
 
 void Updates::take(const ValueView& base, const ValueView& cand, double gradient, double unit) {
+  if (is_in_pieces(base, cand)) take_in_pieces(base, cand, gradient, unit);
   if (!is_sketched(base, cand)) return;
   Parameter now{buckets_of(base), buckets_of(cand), gradient > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
@@ -100,10 +107,36 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
 }
 
+void Updates::take_in_pieces(const ValueView& base, const ValueView& cand, double gradient,
+                             double unit) {
+  const format::Stats &a = base.record.stats, &b = cand.record.stats;
+  Norms now{a.l2 - b.l2, gradient > kUnlikeGradients};
+  const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
+  if (is_new) return;
+  const Norms before = entry->second;
+  now.had_unlike_gradient |= before.had_unlike_gradient;
+  entry->second = now;
+  const double weight = std::max(a.l2, b.l2);
+  const double moved = std::max(base.record.moved, cand.record.moved);
+  const double least = std::min(base.record.moved, cand.record.moved);
+  if (!(least > kNormError * weight) || now.had_unlike_gradient) return;
+  // The norm of a parameter changes by the part of its update that lies in its direction, so the
+  // updates are at least as far apart as the norms have parted.
+  const double apart = std::max(0.0, std::abs(now.apart - before.apart) - kNormError * weight);
+  base_base_ += base.record.moved * base.record.moved;
+  cand_cand_ += cand.record.moved * cand.record.moved;
+  apart_apart_ += apart * apart;
+  // Each norm is estimated by itself, with an error of the root of 2 / kBuckets of its square.
+  apart_update_spread_ += 4 * moved * moved * moved * moved;
+  const double expected = std::sqrt(gradient) + unit * weight / moved;
+  if (expected > 0) gains_.push_back(apart / moved / expected);
+}
+
 std::optional<Comparison> Updates::judge() {
   const double gradients = std::max(base_gradients_, cand_gradients_);
   gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
-  if (base_base_ <= 0 || cand_cand_ <= 0 || apart_apart_ <= 0) return std::nullopt;
+  if (base_base_ <= 0 || cand_cand_ <= 0) return std::nullopt;
+  if (apart_apart_ <= 0 && gains_.empty()) return std::nullopt;
   if (gradients_were_unlike_) return std::nullopt;
   const auto by_chance = [](double spread) {
     return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));

@@ -5,7 +5,8 @@
 /// An update is small beside its parameter, and an adaptive optimizer turns gradients that differ
 /// by rounding into updates of another sign. So the updates of all parameters are judged together.
 /// Sketches are linear: the sketch of an update is the parameter's sketch minus that of the step
-/// before.
+/// before. Of parameters in pieces the two runs' sketches cannot be subtracted: the norms of the
+/// updates are compared, and how much the norms of the parameters have changed.
 ///
 /// Place:    births.h.
 /// Threads:  not thread-safe.
@@ -40,6 +41,8 @@ inline constexpr double kUnlikeGradients = 0.5;
 /// Largest difference of an update, for the median parameter, by the root of its gradient's
 /// difference. Measured: 2.5.
 inline constexpr double kUpdateGain = 4;
+/// Relative error of a norm that is made of the norms of pieces: docs/recording.md "Statistics".
+inline constexpr double kNormError = 1e-6;
 
 class Updates {
  public:
@@ -55,13 +58,22 @@ class Updates {
   [[nodiscard]] std::optional<Comparison> judge();
 
  private:
+  void take_in_pieces(const ValueView& base, const ValueView& cand, double gradient, double unit);
+
   using Buckets = std::array<double, format::Sketch::kBuckets>;
   struct Parameter {
     Buckets base, cand;
     bool had_unlike_gradient = false;
   };
 
+  /// Of a parameter in pieces.
+  struct Norms {
+    double apart = 0;  ///< norm in the baseline - norm in the candidate
+    bool had_unlike_gradient = false;
+  };
+
   std::unordered_map<uint64_t, Parameter> before_;
+  std::unordered_map<uint64_t, Norms> norms_before_;
   bool gradients_were_unlike_ = false;
   // Sums over the parameters of this step: scalar products of the updates, of their differences, of
   // differences and parameters, and products of the norms.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
+#include <tuple>
 
 #include "tools/common/element.h"
 
@@ -26,9 +28,20 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   const size_t step = tools::component_bytes(dtype), other_step = tools::component_bytes(other);
   SampleDistance distance;
   distance.count = std::min(base.samples.size() / step, cand.samples.size() / other_step);
+  std::vector<double> a(distance.count), b(distance.count);
   for (size_t i = 0; i < distance.count; ++i) {
-    const double difference = tools::decode_component(dtype, base.samples.data() + i * step) -
-                              tools::decode_component(other, cand.samples.data() + i * other_step);
+    a[i] = tools::decode_component(dtype, base.samples.data() + i * step);
+    b[i] = tools::decode_component(other, cand.samples.data() + i * other_step);
+  }
+  // In which order pieces stand is not known. No order brings two sets of numbers nearer than the
+  // sorted one.
+  if (base.record.in_pieces || cand.record.in_pieces) {
+    const auto before = [](double x, double y) { return std::strong_order(x, y) < 0; };
+    std::ranges::sort(a, before);
+    std::ranges::sort(b, before);
+  }
+  for (size_t i = 0; i < distance.count; ++i) {
+    const double difference = a[i] - b[i];
     // Elements that are not finite are compared by their counts.
     if (std::isfinite(difference)) distance.squares += difference * difference;
   }
@@ -100,12 +113,24 @@ bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   return has_statistics(a) && has_statistics(b) && numbers(a) == numbers(b);
 }
 
+/// @return whether all statistics agree that do not depend on the order of addition, or are exact
+/// for integers.
+bool exact_alike(const Stats& a, const Stats& b) {
+  const auto exact = [](const Stats& s) {
+    return std::tuple(s.count, s.finite, s.nan, s.pos_inf, s.neg_inf, s.pos_zero, s.neg_zero,
+                      s.positive, s.negative, s.subnormal, s.saturated, s.min.bits, s.max.bits,
+                      s.amax.bits, s.amin_nonzero.bits, s.sum.lo, s.sum.hi, s.l1.lo, s.l1.hi);
+  };
+  return exact(a) == exact(b);
+}
+
 /// @return whether all recorded facts of two values but their hashes agree.
 bool recorded_alike(const ValueView& base, const ValueView& cand) {
-  const bool in_pieces = base.record.in_pieces || cand.record.in_pieces;
-  return has_statistics(base.record) && has_statistics(cand.record) &&
-         alike_but_for_hashes(base.record.stats, cand.record.stats) &&
-         (in_pieces || std::ranges::equal(base.samples, cand.samples));
+  if (!has_statistics(base.record) || !has_statistics(cand.record)) return false;
+  if (base.record.in_pieces || cand.record.in_pieces)
+    return exact_alike(base.record.stats, cand.record.stats);
+  return alike_but_for_hashes(base.record.stats, cand.record.stats) &&
+         std::ranges::equal(base.samples, cand.samples);
 }
 
 /// The comparison of values with different types or shapes; an input may mean the same

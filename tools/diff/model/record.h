@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -99,6 +100,9 @@ struct ValueRecord {
   /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
   /// nothing.
   bool in_pieces = false;
+  /// Norm of the change since the parameter was recorded last, estimated from the sketches of all
+  /// pieces; NaN: not known.
+  double moved = std::numeric_limits<double>::quiet_NaN();
   uint8_t dims_count = 0;
   uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims

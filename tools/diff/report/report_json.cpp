@@ -231,7 +231,7 @@ Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
 Json layouts_json(const std::optional<Wholes>& wholes) {
   if (!wholes) return {};
   Json apart = Json::array();
-  for (const ApartValue& value : wholes->apart) {
+  for (const ApartValue& value : wholes->apart.list) {
     apart.push_back({{"phase", to_string(value.phase)},
                      {"scope", value.scope},
                      {"op", text_or_null(value.op)},
@@ -242,6 +242,8 @@ Json layouts_json(const std::optional<Wholes>& wholes) {
   }
   return {{"base_ranks", wholes->base_ranks},
           {"cand_ranks", wholes->cand_ranks},
+          {"values_summed", wholes->summed},
+          {"values_not_compared", wholes->apart.values},
           {"not_compared", std::move(apart)}};
 }
 

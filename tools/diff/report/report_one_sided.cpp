@@ -86,9 +86,15 @@ std::vector<std::string> whole_lines(const DiffResult& result) {
   std::vector<std::string> lines = {"put together from " + ranks(wholes.base_ranks) +
                                     " of the baseline and " + ranks(wholes.cand_ranks) +
                                     " of the candidate"};
-  for (const ApartValue& value : wholes.apart) {
+  if (wholes.summed != 0) {
+    lines.push_back(
+        tools::counted(wholes.summed, "value") +
+        " of which ranks hold unlike tensors in full taken for sums of these, which are "
+        "nearer to the other run's than each of them");
+  }
+  for (const ApartValue& value : wholes.apart.list) {
     if (lines.size() > kSaid) {
-      lines.push_back(tools::count_text(wholes.apart.size() - kSaid) + " more (--json)");
+      lines.push_back(tools::count_text(wholes.apart.list.size() - kSaid) + " more (--json)");
       break;
     }
     lines.push_back(

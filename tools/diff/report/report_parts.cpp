@@ -380,10 +380,12 @@ std::vector<std::string> advice(const DiffResult& result) {
   }
   const bool other_size =
       result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
-  if (other_size && result.ranks.size() > 1) {
+  const bool other_ranks = std::ranges::find(result.preflight, "world size",
+                                             &PreflightEntry::name) != result.preflight.end();
+  if (other_size && (other_ranks || result.ranks.size() > 1)) {
     return {
-        "--layouts whole: if the runs divide their tensors among ranks in two ways, what the "
-        "ranks of each hold is put together."};
+        "--layouts whole: if the runs divide their tensors among ranks in two ways, what the ranks "
+        "of each hold is put together. Give the folders with the traces of all ranks."};
   }
   if (result.verdict != Verdict::kNotComparable) return {};
   if (result.values == 0 && result.launches != 0) {
@@ -392,6 +394,9 @@ std::vector<std::string> advice(const DiffResult& result) {
         "default), or give raw kernels a rule in the file of CONVTRACE_CONFIG:",
         "[[rule]]", "kernel = \"*\"  # better: a pattern over the kernels in doubt",
         "outputs = \"auto\"", "capture = \"stats\""};
+  }
+  if (result.values == 0 && result.wholes && result.wholes->apart.values != 0) {
+    return {"No value has one size in both runs: do they train one model on the same batches?"};
   }
   if (result.values == 0) {
     return {"Record the same steps of both runs (CONVTRACE_STEPS) with CONVTRACE_MODE=stats."};

@@ -93,25 +93,43 @@ void Coverage::add(uint32_t rank, const StepStream& base, const StepStream& cand
                  outcome.skipped_steps[0]);
 }
 
-void Coverage::add_whole(const Streams& base, const Streams& cand, const RankOutcome& outcome) {
-  const auto add_run = [this](const Streams& streams, bool in_cand, std::optional<uint32_t> last,
-                              std::optional<uint32_t> other_last, uint64_t missing) {
-    for (const auto& stream : streams) {
-      add_unread(*stream, in_cand);
-      add_incomplete("rank " + std::to_string(stream->reader().meta().rank) + ": " +
-                         (in_cand ? "candidate" : "baseline"),
-                     *stream, last, other_last, missing);
+void Coverage::add_whole(const Streams& base, const Streams& cand, const WholeRuns& runs,
+                         const RankOutcome& outcome) {
+  const auto add_run = [&](const Streams& streams, bool in_cand, std::optional<uint32_t> last,
+                           std::optional<uint32_t> other_last, uint64_t missing) {
+    for (size_t i = 0; i < streams.size(); ++i) {
+      const StepStream& stream = *streams[i];
+      const std::string who = "rank " + std::to_string(stream.reader().meta().rank) + ": " +
+                              (in_cand ? "candidate" : "baseline");
+      add_unread(stream, in_cand);
+      add_incomplete(who, stream, last, other_last, missing);
+      if (const uint64_t steps = runs.missing_steps(in_cand)[i]; steps != 0) {
+        add_reason(
+            MessageId::kStepsMissing,
+            who + ": has nothing of " + tools::counted(steps, "step") + " that other ranks have");
+      }
       last.reset();  // the steps of the run, once
       missing = 0;
     }
   };
   add_run(base, false, outcome.last_base_step, outcome.last_cand_step, outcome.skipped_steps[1]);
   add_run(cand, true, outcome.last_cand_step, outcome.last_base_step, outcome.skipped_steps[0]);
-  uint64_t apart = 0;
-  for (const ApartValue& value : result_.wholes->apart) apart += value.values;
-  if (apart != 0) {
+  for (const TraceSet* set : {&base_, &cand_}) {
+    std::set<uint32_t> present;
+    for (const TraceFile& file : set->files) present.insert(file.meta.rank);
+    const uint32_t size = set->files.front().meta.world_size;
+    if (present.size() >= size) continue;
+    add_reason(MessageId::kRankMissing,
+               std::string(set == &cand_ ? "candidate" : "baseline") + ": has no trace of " +
+                   tools::counted(size - present.size(), "rank") + " of " + std::to_string(size));
+  }
+  if (outcome.hashes_of_pieces != 0) {
+    add_reason(MessageId::kNotWhole, "of " + tools::counted(outcome.hashes_of_pieces, "value") +
+                                         " only hashes of pieces are known, and were not compared");
+  }
+  if (result_.wholes->apart.values != 0) {
     add_reason(MessageId::kNotWhole,
-               tools::counted(apart, "value") +
+               tools::counted(result_.wholes->apart.values, "value") +
                    " could not be put together from what the ranks hold, and were not compared");
   }
 }

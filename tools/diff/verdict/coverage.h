@@ -35,7 +35,8 @@ class Coverage {
   void add(uint32_t rank, const StepStream& base, const StepStream& cand,
            const RankOutcome& outcome);
   /// Records the gaps in the traces of all ranks of two runs that were put together.
-  void add_whole(const Streams& base, const Streams& cand, const RankOutcome& outcome);
+  void add_whole(const Streams& base, const Streams& cand, const WholeRuns& runs,
+                 const RankOutcome& outcome);
 
  private:
   [[nodiscard]] bool setting_differs(std::string_view name) const;

@@ -122,20 +122,31 @@ class Diff {
     return ranks.size() == set.files.size() && ranks.size() == set.files.front().meta.world_size;
   }
 
+  /// Opens a trace of each rank: of several the one with most events.
   bool open_all(const TraceSet& set, StepShift shift, Streams& streams, std::string& error) {
-    return std::ranges::all_of(set.files, [&](const TraceFile& file) {
-      return open_stream(file, shift, streams.emplace_back(), error);
+    std::map<uint32_t, const TraceFile*> of_rank;
+    for (const TraceFile& file : set.files) {
+      const auto [known, is_new] = of_rank.try_emplace(file.meta.rank, &file);
+      if (!is_new && file.events > known->second->events) known->second = &file;
+    }
+    return std::ranges::all_of(of_rank, [&](const auto& entry) {
+      return open_stream(*entry.second, shift, streams.emplace_back(), error);
     });
   }
 
   /// Compares both runs as if each had every tensor on one rank.
   bool compare_whole(Coverage& coverage, std::string& error) {
     const TraceFile &base_file = base_.files.front(), &cand_file = cand_.files.front();
-    if (!noise_.empty()) {
+    if (!noise_.empty() || !rules_.base_rank.empty()) {
       error = tools::numbered(MessageId::kNotWhole,
-                              "--noise compares rank with rank: it cannot be given for runs whose "
-                              "ranks hold unlike parts");
+                              std::string(noise_.empty() ? "[ranks] of --map" : "--noise") +
+                                  " is about single ranks: it cannot be given for runs whose ranks "
+                                  "hold unlike parts");
       return false;
+    }
+    for (const TraceSet* set : {&base_, &cand_}) {
+      for (const TraceFile& file : set->files)
+        result_.bits_known &= format::hash_alike(file.meta, base_file.meta);
     }
     const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
     for (const PreflightEntry& entry : differences) add_entry(result_.preflight, entry);
@@ -149,6 +160,7 @@ class Diff {
     const EqualSteps nothing_equal;
     RankDiff diff(0, names_, launches_, nothing_equal, rules_, Exactness::kInexact, rows_);
     prepare(diff, base_file, cand_file, differences);
+    diff.excuse_layouts();
     WholeRuns runs(base, cand, names_, rules_);
     diff.run(runs.base(), runs.cand(), {}, [&] {
       uint64_t done = 0;
@@ -156,8 +168,8 @@ class Diff {
         for (const Stream& stream : *streams) done += stream->position();
       if (on_progress_) on_progress_(done, total_);
     });
-    result_.wholes = {base.size(), cand.size(), runs.apart()};
-    coverage.add_whole(base, cand, diff.outcome());
+    result_.wholes = {base.size(), cand.size(), runs.apart(), runs.summed()};
+    coverage.add_whole(base, cand, runs, diff.outcome());
     for (const Stream& stream : base)
       add_findings(result_.base_findings, stream->findings(), stream->reader().meta().rank);
     for (const Stream& stream : cand)
@@ -417,9 +429,9 @@ class Diff {
 
   void decide() {
     result_.facts = facts_.differences();
-    // What divides a module among ranks wraps its class.
+    // What divides a module among ranks changes its class and its sizes.
     for (FactDifference& fact : result_.facts)
-      fact.configuration = fact.configuration && !(result_.wholes && fact.name == "class");
+      fact.configuration &= !(result_.wholes && fact.kind == FactKind::kModule);
     if (auto setting = setting_root(result_)) result_.root = std::move(setting);
     for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
       if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);

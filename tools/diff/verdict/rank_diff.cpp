@@ -173,9 +173,12 @@ void RankDiff::count(const StepPair& pair) {
     outcome_.summaries.back().rank = reporter_.rank();
   }
   const Alignment& alignment = pair.alignment;
-  for (const Comparison& comparison : pair.comparisons) {
+  for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
+    const Comparison& comparison = pair.comparisons[m];
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
+    const bool is_unknown = comparison.verdict == Class::kBitDifference && !comparison.bits_known;
+    if (is_unknown && pair.base_of(m).kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=
@@ -241,10 +244,11 @@ void RankDiff::find_root(const StepPair& pair) {
   const auto choice = choose_root(pair.comparisons, pair.lineage);
   if (all_gradients_) {
     outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
-    if (!outcome_.root) outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
+    if (!outcome_.root && same_structure_)
+      outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
   }
   if (!choice || outcome_.root) return;
-  outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
+  if (same_structure_) outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
   if (!outcome_.root) outcome_.root = report_root(pair, *choice, reporter_);
   outcome_.root->matched_before = matched_before(pair, choice->match);
   outcome_.root->one_sided_before = one_sided_.before(pair, pair.alignment.matches[choice->match]);

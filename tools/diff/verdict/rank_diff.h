@@ -60,6 +60,8 @@ struct RankOutcome {
   /// Values that differ, or that only one run has, and do not matter (--ignore).
   uint64_t waived = 0;
   uint64_t bits_unknown = 0;  ///< as in DiffResult
+  /// Values in pieces of which only hashes are known, but for inputs, whose fault outputs show.
+  uint64_t hashes_of_pieces = 0;
   Carried carried;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
@@ -100,6 +102,9 @@ class RankDiff {
   void use_tf32() { births_.use_tf32(); }
   /// The settings of the two runs allow that only one of them records gradients.
   void excuse_lost_gradients() { all_gradients_ = false; }
+  /// The runs are put together from their ranks: calls, operations and clipping that only one has are
+  /// part of its layout.
+  void excuse_layouts() { same_structure_ = false; }
   void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 
   [[nodiscard]] RankOutcome& outcome() { return outcome_; }
@@ -136,6 +141,7 @@ class RankDiff {
   Births births_;
   RankOutcome outcome_;
   bool all_gradients_ = true;
+  bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
 };
 

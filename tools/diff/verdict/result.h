@@ -194,7 +194,8 @@ struct Unread {
 /// Two runs with unlike layouts, whose values were put together from those of their ranks.
 struct Wholes {
   size_t base_ranks = 0, cand_ranks = 0;
-  std::vector<ApartValue> apart;  ///< in the order of their first
+  ApartValues apart;
+  uint64_t summed = 0;  ///< values that were taken for sums of what the ranks hold
 };
 
 struct DiffResult {

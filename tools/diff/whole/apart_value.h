@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "format/model/event_enums.h"
 
@@ -15,6 +16,13 @@ struct ApartValue {
   std::string why;  ///< what the ranks of both runs hold, in words
   uint32_t first_step = 0;
   uint64_t values = 0;
+};
+
+/// All values that could not be put together.
+struct ApartValues {
+  static constexpr size_t kMost = 256;
+  std::vector<ApartValue> list;  ///< at most kMost, in the order of their first
+  uint64_t values = 0;           ///< of these and of all others
 };
 
 }  // namespace convtrace::diff

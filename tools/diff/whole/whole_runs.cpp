@@ -7,9 +7,8 @@ namespace convtrace::diff {
 namespace {
 
 /// @return what makes times of the trace comparable with those of other ranks.
-int64_t clock_of(const format::TraceMeta& meta) {
-  return static_cast<int64_t>(meta.start_realtime_ns) -
-         static_cast<int64_t>(meta.start_monotonic_ns);
+uint64_t clock_of(const format::TraceMeta& meta) {
+  return meta.start_realtime_ns - meta.start_monotonic_ns;
 }
 
 }  // namespace
@@ -32,12 +31,18 @@ void WholeRuns::advance() {
     held_[side].clear();
     whole_[side].clear();
     whole_[side].step = *next;
-    for (const auto& stream : *streams_[side]) {
-      const StepRecords* step = stream->peek();
-      if (step == nullptr || step->step != *next) continue;
-      held_[side].add(*step, clock_of(stream->reader().meta()));
+    const Streams& streams = *streams_[side];
+    std::vector<size_t> lacking;
+    for (size_t i = 0; i < streams.size(); ++i) {
+      const StepRecords* step = streams[i]->peek();
+      if (step == nullptr || step->step != *next) {
+        lacking.push_back(i);
+        continue;
+      }
+      held_[side].add(*step, i, clock_of(streams[i]->reader().meta()));
       has_step_[side] = true;
     }
+    for (const size_t i : lacking) missing_[side][i] += has_step_[side] ? 1 : 0;
   }
   values_.put_together(held_[0], held_[1], whole_[0], whole_[1]);
   for (const Streams* run : streams_) {

@@ -24,7 +24,11 @@ class WholeRuns {
   /// @param base, cand  one stream a rank, by rank; must outlive this, as `names` must.
   WholeRuns(const Streams& base, const Streams& cand, format::Definitions& names,
             const DiffRules& rules)
-      : streams_{&base, &cand}, values_(names, rules), base_(*this, 0), cand_(*this, 1) {}
+      : streams_{&base, &cand},
+        values_(names, rules),
+        missing_{std::vector<uint64_t>(base.size()), std::vector<uint64_t>(cand.size())},
+        base_(*this, 0),
+        cand_(*this, 1) {}
 
   WholeRuns(const WholeRuns&) = delete;
   WholeRuns& operator=(const WholeRuns&) = delete;
@@ -32,7 +36,12 @@ class WholeRuns {
   [[nodiscard]] StepSource& base() { return base_; }
   [[nodiscard]] StepSource& cand() { return cand_; }
   /// The values that could not be put together so far.
-  [[nodiscard]] const std::vector<ApartValue>& apart() const { return values_.apart(); }
+  [[nodiscard]] const ApartValues& apart() const { return values_.apart(); }
+  [[nodiscard]] uint64_t summed() const { return values_.summed(); }
+  /// By rank: number of steps of the run of which the rank's trace has nothing.
+  [[nodiscard]] const std::vector<uint64_t>& missing_steps(bool in_cand) const {
+    return missing_[in_cand ? 1 : 0];
+  }
 
  private:
   /// One run. A step that the other run does not have is given alone: peek() of the other one
@@ -53,6 +62,7 @@ class WholeRuns {
 
   std::array<const Streams*, 2> streams_;
   WholeValues values_;
+  std::array<std::vector<uint64_t>, 2> missing_;
   std::array<HeldStep, 2> held_;
   std::array<StepRecords, 2> whole_;
   std::array<bool, 2> has_step_{};

@@ -1,8 +1,12 @@
 #include "tools/diff/whole/whole_values.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "cupti/stats/tile/hash.h"
@@ -18,13 +22,21 @@ namespace {
 
 using format::NumberClass;
 
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+/// What a form costs: a copy or a piece of which there are fewer copies than equal ones is taken
+/// for one only if nothing else fits.
+constexpr int kAsItIs = 0, kAveraged = 1, kTermOrCopy = 2, kByChance = 3;
+
 const ValueRecord& first_of(const HeldValue& value) { return *value.by_rank.front().record; }
+
+uint64_t content_of(const Held& held) {
+  return mix_all({held.record->stats.hash, held.record->stats.count});
+}
 
 /// How many ranks hold each content.
 std::map<uint64_t, uint64_t> contents_of(const HeldValue& value) {
   std::map<uint64_t, uint64_t> contents;
-  for (const Held& held : value.by_rank)
-    ++contents[mix_all({held.record->stats.hash, held.record->stats.count})];
+  for (const Held& held : value.by_rank) ++contents[content_of(held)];
   return contents;
 }
 
@@ -37,11 +49,20 @@ bool is_activation_gradient(const ValueRecord& record) {
   return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
 }
 
+/// Whether what ranks hold of it may be terms of a sum or a mean that is still to be made. Gradients
+/// of parameters are recorded as optimizers get them, but for those that are not clipped yet.
+bool may_be_term(const ValueRecord& record) {
+  return record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput ||
+         is_activation_gradient(record) || record.unclipped;
+}
+
 /// Whether modules in place of one have pieces of its value. They take the same input.
 bool is_divided(SlotKind kind) {
   return kind == SlotKind::kParam || kind == SlotKind::kGrad || kind == SlotKind::kBuffer ||
          kind == SlotKind::kOutput || kind == SlotKind::kGradOutput;
 }
+
+bool has_statistics(const Held& held) { return held.record->capture != format::Capture::kHash; }
 
 /// The ranks whose values are pieces: of each content as many as there are copies less.
 std::vector<Held> pieces_of(const HeldValue& value, uint64_t copies) {
@@ -49,21 +70,12 @@ std::vector<Held> pieces_of(const HeldValue& value, uint64_t copies) {
   for (auto& [content, number] : left) number /= copies;
   std::vector<Held> pieces;
   for (const Held& held : value.by_rank) {
-    uint64_t& number = left[mix_all({held.record->stats.hash, held.record->stats.count})];
+    uint64_t& number = left[content_of(held)];
     if (number == 0) continue;
     --number;
     pieces.push_back(held);
   }
   return pieces;
-}
-
-/// The copy that is furthest from the other run's value.
-const Held& furthest(const HeldValue& value, const HeldValue& partner) {
-  const auto distance = [&other = partner.by_rank.front()](const Held& held) {
-    if (held.record->stats.count != other.record->stats.count) return 0.0;  // a piece
-    return measure(view(*held.step, *held.record), view(*other.step, *other.record)).rms;
-  };
-  return *std::ranges::max_element(value.by_rank, {}, distance);
 }
 
 /// The hash of the pieces one behind the other in the order of the ranks, as shards of the first
@@ -79,26 +91,79 @@ uint64_t hash_of(const std::vector<Held>& pieces) {
   return hash;
 }
 
+/// The copy that is furthest from the other run's value.
+const Held& furthest(const HeldValue& value, const HeldValue& partner) {
+  const Held& other = partner.by_rank.front();
+  const auto distance = [&other](const Held& held) {
+    const format::Stats &a = held.record->stats, &b = other.record->stats;
+    const bool same_finite = a.nan == b.nan && a.pos_inf == b.pos_inf && a.neg_inf == b.neg_inf;
+    const bool same_size = a.count == b.count;  // else the other run's is a piece
+    const double apart =
+        same_size ? measure(view(*held.step, *held.record), view(*other.step, *other.record)).rms
+                  : 0;
+    return std::tuple(!same_finite, a.hash != b.hash, std::isnan(apart) ? 0 : apart);
+  };
+  return *std::ranges::max_element(value.by_rank, {}, distance);
+}
+
+/// The samples of pieces that have all of their elements among them; else none.
+std::vector<std::byte> joined_samples(const std::vector<Held>& pieces) {
+  std::vector<std::byte> samples;
+  for (const Held& piece : pieces) {
+    const auto borrowed = piece.step->samples_of(*piece.record);
+    const size_t all = piece.record->stats.count * tools::component_bytes(piece.record->dtype);
+    if (borrowed.size() < all) return {};
+    samples.insert(samples.end(), borrowed.begin(), borrowed.begin() + static_cast<ptrdiff_t>(all));
+  }
+  return samples;
+}
+
 }  // namespace
 
-void HeldStep::add(const StepRecords& step, int64_t clock) {
+void HeldStep::add(const StepRecords& step, size_t trace, uint64_t clock) {
   may_be_cut_ |= step.may_be_cut;
   if (!has_launches_) launches_ = step.launches;
   has_launches_ = true;
+  // Of a value that was recorded before, only its hash may be: equal bytes have equal statistics.
+  std::unordered_map<uint64_t, const ValueRecord*> measured;
+  const auto bytes_of = [](const ValueRecord& record) {
+    return mix_all({record.stats.hash, record.stats.count, static_cast<uint64_t>(record.dtype)});
+  };
+  for (const ValueRecord& record : step.values) {
+    if (record.capture != format::Capture::kHash) measured.emplace(bytes_of(record), &record);
+  }
   for (const ValueRecord& record : step.values) {
     if (is_exchanged(record)) continue;
     const auto [number, is_new] = numbers_.try_emplace(record.key, values_.size());
-    if (is_new)
-      values_.push_back({.key = record.key, .at = static_cast<int64_t>(record.t_ns) + clock});
-    values_[number->second].by_rank.push_back({&step, &record});
+    if (is_new) values_.push_back({.key = record.key, .at = record.t_ns + clock});
+    const ValueRecord* own = &record;
+    const auto known =
+        record.capture == format::Capture::kHash ? measured.find(bytes_of(record)) : measured.end();
+    if (known != measured.end()) {
+      ValueRecord& completed = completed_.emplace_back(record);
+      completed.capture = known->second->capture;
+      completed.stats = known->second->stats;
+      completed.samples_at = known->second->samples_at;
+      completed.samples_bytes = known->second->samples_bytes;
+      own = &completed;
+    }
+    values_[number->second].by_rank.push_back({&step, own, trace});
   }
 }
 
 void HeldStep::clear() {
   values_.clear();
   numbers_.clear();
+  completed_.clear();
   launches_.clear();
   has_launches_ = may_be_cut_ = false;
+}
+
+void WholeValues::Side::begin_step() {
+  chosen.clear();
+  data_parts.reset();
+  loss_parts = 1;
+  sums_losses = false;
 }
 
 WholeValues::WholeValues(format::Definitions& names, const DiffRules& rules)
@@ -111,59 +176,53 @@ Reduction WholeValues::reduction_of(const ValueRecord& record) const {
   // A number that a module takes or gives is a loss, or a part of one.
   const bool is_number = record.stats.count == 1 &&
                          (record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput);
-  const bool is_averaged =
-      is_number || record.kind == SlotKind::kLoss || record.kind == SlotKind::kGrad;
-  return is_averaged ? Reduction::kMean : Reduction::kNone;
+  return is_number || record.kind == SlotKind::kLoss ? Reduction::kMean : Reduction::kNone;
 }
 
-/// The likeliest first: copies, then the fewer the pieces, then a mean, then copies that differ.
 std::vector<WholeValues::Form> WholeValues::forms_of(const HeldValue& value) const {
   const ValueRecord& first = first_of(value);
-  const auto alike = [&first](const Held& held) {
-    return held.record->dtype == first.dtype && held.record->capture == first.capture &&
-           held.record->hashed_anew == first.hashed_anew;
-  };
-  if (!std::ranges::all_of(value.by_rank, alike)) return {};
   const std::map<uint64_t, uint64_t> contents = contents_of(value);
   uint64_t total = 0, most_copies = 0;
-  bool one_size = true, finite = true;
+  bool one_size = true, finite = true, measured = true;
   for (const Held& held : value.by_rank) {
-    total += held.record->stats.count;
-    one_size &= held.record->stats.count == first.stats.count;
-    finite &= held.record->stats.finite == held.record->stats.count;
+    const ValueRecord& record = *held.record;
+    if (record.dtype != first.dtype || record.hashed_anew != first.hashed_anew) return {};
+    total += record.stats.count;
+    one_size &= record.stats.count == first.stats.count;
+    finite &= record.stats.finite == record.stats.count;
+    measured &= has_statistics(held);
   }
   for (const auto& [content, number] : contents) most_copies = std::gcd(most_copies, number);
-  const bool is_reduced = reduction_of(first) != Reduction::kNone &&
-                          first.capture != format::Capture::kHash &&
-                          format::number_class(first.dtype) == NumberClass::kFloat;
-  const bool is_number = one_size && first.stats.count == 1;
-  const bool in_pieces = first.extent == format::Extent::kTensor && !(is_reduced && is_number);
+  const bool is_reduced = one_size && contents.size() > 1 && measured &&
+                          reduction_of(first) != Reduction::kNone &&
+                          format::number_class(first.dtype) == NumberClass::kFloat &&
+                          (finite || first.stats.count == 1);
+  const bool is_number = is_reduced && first.stats.count == 1;
   std::vector<Form> forms;
   for (uint64_t copies = most_copies; copies > 0; --copies) {
     if (most_copies % copies != 0) continue;
     const bool one = value.by_rank.size() == copies;
-    if (one || in_pieces)
-      forms.push_back({one ? How::kCopies : How::kPieces, copies, total / copies});
+    if (!one && first.extent != format::Extent::kTensor) continue;
+    const bool by_chance = copies != most_copies || is_number;
+    forms.push_back({one ? How::kCopies : How::kPieces, copies, total / copies,
+                     by_chance ? kByChance : kAsItIs});
   }
-  if (!one_size || contents.size() == 1) return forms;
-  if (is_reduced && (is_number || finite))
-    forms.push_back({How::kMean, value.by_rank.size() / contents.size(), first.stats.count});
-  forms.push_back({How::kUnlike, 1, first.stats.count});
+  if (is_reduced)
+    forms.push_back(
+        {How::kReduced, most_copies, first.stats.count, is_number ? kAsItIs : kAveraged});
+  if (one_size && contents.size() > 1)
+    forms.push_back({How::kInFull, most_copies, first.stats.count, kTermOrCopy});
   return forms;
 }
 
 std::optional<std::pair<WholeValues::Form, WholeValues::Form>> WholeValues::common(
     const std::vector<Form>& base, const std::vector<Form>& cand) {
-  constexpr auto kAsTheyAre = [](const Form& form) { return form.how <= How::kPieces ? 0 : 1; };
   std::optional<std::pair<Form, Form>> best;
-  int least = 3;
   for (const Form& a : base) {
     for (const Form& b : cand) {
       // Of unlike copies in both runs nothing says which belong together.
-      if (a.count != b.count || (a.how == How::kUnlike && b.how == How::kUnlike)) continue;
-      const int made = kAsTheyAre(a) + kAsTheyAre(b);
-      if (made < least) best = {a, b};
-      least = std::min(least, made);
+      if (a.count != b.count || (a.how == How::kInFull && b.how == How::kInFull)) continue;
+      if (!best || a.cost + b.cost < best->first.cost + best->second.cost) best = {a, b};
     }
   }
   return best;
@@ -185,12 +244,18 @@ RecordKey WholeValues::in_base(RecordKey key) {
   return key;
 }
 
-void WholeValues::take(Side& side, HeldValue& value, const Form& form) const {
-  side.chosen.push_back({&value, form});
+void WholeValues::take(Side& side, HeldValue& value, const HeldValue* partner,
+                       const Form& form) const {
+  side.chosen.push_back({&value, partner, form});
   const ValueRecord& first = first_of(value);
-  if (first.kind == SlotKind::kLoss && form.how == How::kMean &&
-      reduction_of(first) == Reduction::kMean)
-    side.parts = std::max(side.parts, contents_of(value).size());
+  if (first.kind == SlotKind::kInput && first.key.phase == format::Phase::kData) {
+    const size_t parts = form.how == How::kPieces ? value.by_rank.size() / form.copies : 1;
+    side.data_parts = std::max(side.data_parts.value_or(1), parts);
+  }
+  if (first.kind != SlotKind::kLoss) return;
+  side.sums_losses |= reduction_of(first) == Reduction::kSum;
+  if (form.how == How::kReduced)
+    side.loss_parts = std::max(side.loss_parts, contents_of(value).size());
 }
 
 void WholeValues::leave(const HeldValue& base, const HeldValue& cand) {
@@ -201,18 +266,21 @@ void WholeValues::leave(const HeldValue& base, const HeldValue& cand) {
   };
   const RecordKey& key = base.key;
   std::string scope(names_.text(key.scope)), op(names_.text(key.op)), slot(names_.text(key.slot));
+  ++apart_.values;
   const auto same = [&](const ApartValue& one) {
     return one.phase == key.phase && one.scope == scope && one.op == op && one.slot == slot;
   };
-  auto known = std::ranges::find_if(apart_, same);
-  if (known == apart_.end())
-    known = apart_.insert(
+  auto known = std::ranges::find_if(apart_.list, same);
+  if (known == apart_.list.end()) {
+    if (apart_.list.size() == ApartValues::kMost) return;
+    known = apart_.list.insert(
         known, {.phase = key.phase,
                 .scope = std::move(scope),
                 .op = std::move(op),
                 .slot = std::move(slot),
                 .why = sizes(base) + " in the baseline, " + sizes(cand) + " in the candidate",
                 .first_step = base.by_rank.front().step->step});
+  }
   ++known->values;
 }
 
@@ -266,81 +334,115 @@ void WholeValues::join_fused() {
 
 /// Chooses the form of each value, that of a value of one run alone by its copies.
 void WholeValues::choose() {
-  base_ = {};
-  cand_ = {};
-  partners_.clear();
+  base_.begin_step();
+  cand_.begin_step();
   for (const auto& [key, of] : pairs_) {
     const auto [base, cand] = of;
     if (base == nullptr || cand == nullptr) {
       HeldValue* const value = base == nullptr ? cand : base;
       std::vector<Form> forms = value == nullptr ? std::vector<Form>() : forms_of(*value);
       if (forms.empty()) continue;
-      if (forms.front().how == How::kUnlike) forms.front().how = How::kCopies;
-      take(base == nullptr ? cand_ : base_, *value, forms.front());
-      continue;
-    }
-    const auto forms = common(forms_of(*base), forms_of(*cand));
-    if (!forms) {
+      if (forms.front().how == How::kInFull) forms.front().how = How::kCopies;
+      take(base == nullptr ? cand_ : base_, *value, nullptr, forms.front());
+    } else if (const auto forms = common(forms_of(*base), forms_of(*cand))) {
+      take(base_, *base, cand, forms->first);
+      take(cand_, *cand, base, forms->second);
+    } else {
       leave(*base, *cand);
-      continue;
     }
-    take(base_, *base, forms->first);
-    take(cand_, *cand, forms->second);
-    partners_.emplace(base, cand);
-    partners_.emplace(cand, base);
   }
 }
 
-void WholeValues::put(const Chosen& chosen, const HeldValue* partner, double factor,
-                      StepRecords& whole) const {
-  const std::vector<Held>& by_rank = chosen.value->by_rank;
-  const std::vector<Held> pieces = pieces_of(*chosen.value, chosen.form.copies);
-  const bool is_one = chosen.form.how == How::kCopies || chosen.form.how == How::kUnlike;
-  const Held& shown =
-      chosen.form.how == How::kUnlike ? furthest(*chosen.value, *partner) : by_rank.front();
-  ValueRecord record = *shown.record;
-  record.key = chosen.value->key;
-  std::span<const uint64_t> shape = shown.step->shape_of(record);
-  std::vector<std::byte> samples;
-  if (is_one) {
-    const auto borrowed = shown.step->samples_of(record);
-    samples.assign(borrowed.begin(), borrowed.end());
-  } else if (chosen.form.how == How::kMean) {
-    std::vector<format::Stats> all;
-    for (const Held& held : by_rank) all.push_back(held.record->stats);
-    record.stats = mean_of(all);
-    record.stats.hash = hash_of(pieces);
-    if (reduction_of(record) == Reduction::kSum)
-      scale(record.stats, static_cast<double>(contents_of(*chosen.value).size()));
-    record.in_pieces = true;
+/// The mean of what the ranks hold, or the sum of what they hold unlike.
+ValueRecord WholeValues::reduced(const HeldValue& value, Reduction reduction) const {
+  std::map<uint64_t, const Held*> unlike;
+  for (const Held& held : value.by_rank) unlike.emplace(content_of(held), &held);
+  ValueRecord record = first_of(value);
+  std::vector<format::Stats> all;
+  uint64_t contents = 0;
+  if (reduction == Reduction::kSum) {
+    for (const auto& [content, held] : unlike) all.push_back(held->record->stats);
   } else {
-    bool whole_samples = chosen.form.count <= format::kMaxWhole;
-    for (const Held& piece : pieces) {
-      const ValueRecord& one = *piece.record;
-      if (&piece != &pieces.front()) {
-        add_piece(record.dtype, record.stats, one.stats);
-        record.bytes += one.bytes;
-      }
-      const auto borrowed = piece.step->samples_of(one);
-      const size_t all = one.stats.count * tools::component_bytes(one.dtype);
-      whole_samples &= borrowed.size() >= all;
-      if (whole_samples) samples.insert(samples.end(), borrowed.begin(), borrowed.begin() + all);
+    for (const Held& held : value.by_rank) all.push_back(held.record->stats);
+  }
+  for (const auto& [content, held] : unlike) contents = mix_all({contents, content});
+  record.stats = mean_of(all);
+  if (reduction == Reduction::kSum) scale(record.stats, static_cast<double>(all.size()));
+  record.stats.hash = contents;
+  record.in_pieces = true;
+  return record;
+}
+
+void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecords& whole) {
+  const HeldValue& value = *chosen.value;
+  const HeldValue* const partner = chosen.partner;
+  Held shown = value.by_rank.front();
+  if (chosen.form.how == How::kCopies) {
+    const auto measured = std::ranges::find_if(value.by_rank, has_statistics);
+    if (measured != value.by_rank.end()) shown = *measured;
+  } else if (chosen.form.how == How::kInFull) {
+    shown = furthest(value, *partner);
+  }
+  ValueRecord record = *shown.record;
+  const auto borrowed = shown.step->samples_of(record);
+  std::vector<std::byte> samples(borrowed.begin(), borrowed.end());
+  std::span<const uint64_t> shape = shown.step->shape_of(record);
+  std::vector<Held> pieces = {shown};
+  if (chosen.form.how == How::kReduced) {
+    record = reduced(value, reduction_of(record));
+    samples.clear();
+  } else if (chosen.form.how == How::kInFull && may_be_term(record) &&
+             std::ranges::all_of(value.by_rank, [](const Held& held) {
+               return held.record->stats.sketch.is_known() &&
+                      held.record->stats.finite == held.record->stats.count;
+             })) {
+    const format::Stats& other = partner->by_rank.front().record->stats;
+    const bool comparable = other.count == record.stats.count && other.sketch.is_known();
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+      const ValueRecord one = reduced(value, reduction);
+      if (!comparable || (reduction == Reduction::kMean && !record.unclipped) ||
+          sketched_distance(one.stats.sketch, other.sketch) >=
+              sketched_distance(record.stats.sketch, other.sketch))
+        continue;
+      summed_ += record.in_pieces ? 0 : 1;
+      record = one;
+      samples.clear();
     }
-    if (!whole_samples) samples.clear();
+  } else if (chosen.form.how == How::kPieces) {
+    pieces = pieces_of(value, chosen.form.copies);
+    record = *pieces.front().record;
+    for (const Held& piece : pieces) {
+      if (&piece != &pieces.front()) add_piece(record.dtype, record.stats, piece.record->stats);
+      if (!has_statistics(piece)) record.capture = format::Capture::kHash;
+    }
+    samples =
+        chosen.form.count <= format::kMaxWhole ? joined_samples(pieces) : std::vector<std::byte>();
     record.stats.hash = hash_of(pieces);
     record.in_pieces = true;
     // The shape of the whole is known from a run that has it whole.
-    record.has_shape = false;
-    shape = {};
-    if (partner != nullptr && first_of(*partner).has_shape &&
-        first_of(*partner).stats.count == record.stats.count) {
-      shape = partner->by_rank.front().step->shape_of(first_of(*partner));
-      record.has_shape = true;
+    record.has_shape = partner != nullptr && first_of(*partner).has_shape &&
+                       first_of(*partner).stats.count == record.stats.count;
+    shape = record.has_shape ? partner->by_rank.front().step->shape_of(first_of(*partner))
+                             : std::span<const uint64_t>();
+  }
+  record.key = value.key;
+  if (record.kind == SlotKind::kParam) {
+    double moved = 0;
+    for (const Held& piece : pieces) {
+      const format::Sketch& now = piece.record->stats.sketch;
+      format::Sketch& before =
+          side.parameters[mix_all({piece.trace, parameter_key(*piece.record)})];
+      const double by =
+          now.is_known() && before.is_known() ? sketched_distance(now, before) : kNotKnown;
+      moved = std::hypot(moved, by);
+      before = now;
     }
+    record.moved = moved;
   }
   if (factor != 1) {
     scale(record.stats, factor);
     samples.clear();
+    record.stats.hash = mix_all({record.stats.hash, std::bit_cast<uint64_t>(factor)});
     record.in_pieces = true;
   }
   record.dims_at = whole.dims.size();
@@ -354,17 +456,11 @@ void WholeValues::put(const Chosen& chosen, const HeldValue* partner, double fac
 
 /// The gradient of an activation is that of the loss of its part of the batch, which counts for
 /// 1 / parts in the mean.
-void WholeValues::write(HeldStep& step, const Side& side, size_t least_parts,
-                        StepRecords& whole) const {
-  std::vector<const Chosen*> order;
-  for (const Chosen& chosen : side.chosen) order.push_back(&chosen);
-  std::ranges::stable_sort(order, {}, [](const Chosen* c) { return c->value->at; });
-  const double of_gradient = static_cast<double>(least_parts) / static_cast<double>(side.parts);
-  for (const Chosen* chosen : order) {
-    const auto partner = partners_.find(chosen->value);
-    const double factor = is_activation_gradient(first_of(*chosen->value)) ? of_gradient : 1;
-    put(*chosen, partner == partners_.end() ? nullptr : partner->second, factor, whole);
-  }
+void WholeValues::write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole) {
+  std::ranges::stable_sort(side.chosen, {}, [](const Chosen& c) { return c.value->at; });
+  const double of_gradient = static_cast<double>(least_parts) / static_cast<double>(side.parts());
+  for (const Chosen& chosen : side.chosen)
+    put(side, chosen, is_activation_gradient(first_of(*chosen.value)) ? of_gradient : 1, whole);
   whole.launches = step.launches();
   whole.may_be_cut = step.may_be_cut();
 }
@@ -374,7 +470,7 @@ void WholeValues::put_together(HeldStep& base, HeldStep& cand, StepRecords& base
   pair(base, cand);
   join_fused();
   choose();
-  const size_t least_parts = std::min(base_.parts, cand_.parts);
+  const size_t least_parts = std::min(base_.parts(), cand_.parts());
   write(base, base_, least_parts, base_whole);
   write(cand, cand_, least_parts, cand_whole);
 }

@@ -1,14 +1,14 @@
 #pragma once
 /// @file whole_values.h
 /// Puts the values of one step together that the ranks of a run hold: copies of a tensor, pieces of
-/// one, or values of parts of a batch whose mean is the job's.
+/// one, terms of a sum, or losses of parts of a batch.
 ///
 /// Which of these a value is follows from its size in the other run: it is put together in the way
 /// that gives both runs a value of the same size. Ranks with equal hashes may hold copies. If there
 /// is no such way, the value is listed (ApartValue), and not compared.
 ///
 /// Place:    whole_runs.h, for each step that both runs have.
-/// Memory:   borrows the steps of all ranks until clear().
+/// Memory:   borrows the steps of all ranks until clear(); the sketch of each parameter of a rank.
 /// Threads:  not thread-safe.
 /// Source:   docs/comparison.md "Other layouts".
 
@@ -31,22 +31,22 @@ namespace convtrace::diff {
 struct Held {
   const StepRecords* step = nullptr;
   const ValueRecord* record = nullptr;
+  size_t trace = 0;  ///< number of the rank's trace in its run
 };
 
 /// The values of one key, by rank.
 struct HeldValue {
   RecordKey key;
   std::vector<Held> by_rank{};
-  int64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
+  uint64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
 };
 
 /// The values of one step, of all ranks of a run.
 class HeldStep {
  public:
   /// @param clock  added to times of the rank, in ns. @param step  borrowed until clear().
-  void add(const StepRecords& step, int64_t clock);
+  void add(const StepRecords& step, size_t trace, uint64_t clock);
   void clear();
-  [[nodiscard]] bool empty() const { return values_.empty(); }
   [[nodiscard]] std::vector<HeldValue>& values() { return values_; }
   /// The launches of the first rank.
   [[nodiscard]] const std::vector<uint32_t>& launches() const { return launches_; }
@@ -55,6 +55,7 @@ class HeldStep {
  private:
   std::vector<HeldValue> values_;
   std::unordered_map<RecordKey, size_t, KeyHash> numbers_;
+  std::deque<ValueRecord> completed_;
   std::vector<uint32_t> launches_;
   bool has_launches_ = false, may_be_cut_ = false;
 };
@@ -68,20 +69,25 @@ class WholeValues {
   void put_together(HeldStep& base, HeldStep& cand, StepRecords& base_whole,
                     StepRecords& cand_whole);
 
-  /// The values that could not be put together, in the order of their first.
-  [[nodiscard]] const std::vector<ApartValue>& apart() const { return apart_; }
+  /// The values that could not be put together so far.
+  [[nodiscard]] const ApartValues& apart() const { return apart_; }
+  /// Number of values that were taken for sums of what the ranks hold, although nobody said so.
+  [[nodiscard]] uint64_t summed() const { return summed_; }
 
  private:
-  /// A way to put a value together. kUnlike: ranks hold unlike copies, and the one that is furthest
-  /// from the other run's value is compared.
-  enum class How : uint8_t { kCopies, kPieces, kMean, kUnlike };
+  /// A way to put a value together. kInFull: ranks hold unlike tensors of the whole's size: copies
+  /// of which the one is compared that is furthest from the other run's value, or terms of a sum,
+  /// if that is nearer.
+  enum class How : uint8_t { kCopies, kPieces, kReduced, kInFull };
   struct Form {
     How how = How::kCopies;
     uint64_t copies = 1;  ///< of each piece
     uint64_t count = 0;   ///< elements of the whole
+    int cost = 0;         ///< the least likely costs most
   };
   struct Chosen {
     HeldValue* value = nullptr;
+    const HeldValue* partner = nullptr;
     Form form;
   };
   /// The values of both runs under one key, in the baseline's names; null: a run has none.
@@ -91,7 +97,14 @@ class WholeValues {
   };
   struct Side {
     std::vector<Chosen> chosen;
-    size_t parts = 1;  ///< of the batch, whose losses are averaged
+    std::optional<size_t> data_parts;  ///< in which the batch comes, by what modules get as data
+    size_t loss_parts = 1;             ///< the same by the losses
+    bool sums_losses = false;
+    /// Sketches of parameters as they were recorded last, by the key of trace and parameter.
+    std::unordered_map<uint64_t, format::Sketch> parameters;
+
+    [[nodiscard]] size_t parts() const { return sums_losses ? 1 : data_parts.value_or(loss_parts); }
+    void begin_step();
   };
 
   [[nodiscard]] Reduction reduction_of(const ValueRecord& record) const;
@@ -102,10 +115,11 @@ class WholeValues {
   void pair(HeldStep& base, HeldStep& cand);
   void join_fused();
   void choose();
-  void take(Side& side, HeldValue& value, const Form& form) const;
+  void take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form) const;
   void leave(const HeldValue& base, const HeldValue& cand);
-  void put(const Chosen& chosen, const HeldValue* partner, double factor, StepRecords& whole) const;
-  void write(HeldStep& step, const Side& side, size_t least_parts, StepRecords& whole) const;
+  [[nodiscard]] ValueRecord reduced(const HeldValue& value, Reduction reduction) const;
+  void put(Side& side, const Chosen& chosen, double factor, StepRecords& whole);
+  void write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole);
 
   format::Definitions& names_;
   std::vector<ScopeRename> renames_;
@@ -116,8 +130,8 @@ class WholeValues {
   std::unordered_map<RecordKey, size_t, KeyHash> pair_of_;
   std::deque<HeldValue> joined_;
   Side base_, cand_;
-  std::unordered_map<const HeldValue*, const HeldValue*> partners_;
-  std::vector<ApartValue> apart_;
+  ApartValues apart_;
+  uint64_t summed_ = 0;
 };
 
 }  // namespace convtrace::diff
