@@ -129,6 +129,7 @@ class Judge {
     value.dtype = event.dtype;
     value.capture = event.capture;
     value.bytes = event.bytes;
+    for (const uint64_t extent : event.shape) value.shape = diff::mix_all({value.shape, extent});
     value.stats = event.stats;
     value.padding = event.padding;
     value.pad_count = event.pad_count;

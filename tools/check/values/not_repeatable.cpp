@@ -22,6 +22,7 @@
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
+#include "tools/diff/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {
@@ -123,12 +124,11 @@ class NotRepeatable : public Check {
     finish(std::move(finding), Phase::kRecompute);
   }
 
-  /// The inputs alone, without the number of the call.
+  /// The values alone, without the number of the call.
   static uint64_t bits(const std::vector<const Value*>& values) {
     uint64_t sum = values.size();
     for (const Value* value : values)
-      sum =
-          sum * 0x9E3779B97F4A7C15u + (value->stats.hash ^ value->slot.value) + value->stats.count;
+      sum = diff::mix_all({sum, value->stats.hash, value->slot.value, value->shape});
     return sum;
   }
 

@@ -65,6 +65,9 @@ TEST_CASE("check not-repeatable: layers that draw, and other inputs, are silent"
   Training inputs = twice(kRelu, noise(2, 32), noise(3, 32));
   inputs.at(1, "act", "input:0").values[7] += 1;
   CHECK(found(inputs, "not-repeatable") == List{});
+  Training reshaped = twice("torch.nn.modules.activation.Softmax", noise(2, 32), noise(3, 32));
+  reshaped.at(1, "act", "input:0").shape = {4, 8};
+  CHECK(found(reshaped, "not-repeatable") == List{});
   Training unrecorded = twice(kRelu, noise(2, 32), noise(3, 32));
   unrecorded.erase(1, "act", "input:0");
   CHECK(unknown(unrecorded, "not-repeatable"));
