@@ -1,4 +1,5 @@
 """States of random generators, as facts of the trace."""
+import itertools
 import random
 import sys
 import unittest
@@ -108,6 +109,52 @@ class GeneratorFacts(ObservedTest):
         self.assertEqual(told, [
             ("step", None), ("event_fact", None), evaluation, training, training,
             ("step", None), ("event_fact", None), evaluation, ("event_fact", None), training, training])
+
+
+class Marks(ObservedTest):
+    def read(self):
+        with self.observer.read.unobserved():
+            return self.observer.marks.read()
+
+    def test_each_draw_changes_them_and_nothing_else(self):
+        numbers, seeds = random.Random(1), itertools.count()
+        draws = [lambda: torch.rand(1), lambda: torch.rand(624), lambda: torch.rand(1248), lambda: torch.randn(()),
+                 lambda: torch.randn(()), random.random, lambda: [random.getrandbits(32) for _ in range(624)],
+                 lambda: random.gauss(0, 1), lambda: random.gauss(0, 1), lambda: torch.manual_seed(next(seeds)),
+                 lambda: random.seed(next(seeds))]
+        if "numpy.random" in sys.modules:
+            numpy = sys.modules["numpy.random"]
+            draws += [numpy.rand, lambda: numpy.bytes(4 * 624), lambda: numpy.seed(next(seeds))]
+        self.assertIsNotNone(self.read())
+        for number, draw in enumerate(numbers.choices(draws, k=200) + draws):
+            before = self.read()
+            self.assertEqual(self.read(), before)
+            draw()
+            self.assertNotEqual(self.read(), before, number)
+
+    def test_another_generator_in_place_of_pythons(self):
+        self.read()
+        mine = random.Random(5)
+        with mock.patch.object(random, "_inst", mine), mock.patch.object(random, "getstate", mine.getstate):
+            before = self.read()
+            self.assertIsNotNone(before)
+            mine.random()
+            self.assertNotEqual(self.read(), before)
+        with mock.patch.object(random, "_inst", random.SystemRandom()):
+            self.assertIsNone(self.read())
+
+    def test_another_kind_of_numpys_generator(self):
+        numpy = sys.modules.get("numpy.random")
+        if not hasattr(numpy, "set_bit_generator"):
+            self.skipTest("no numpy of 1.24 or later")
+        kept = numpy.get_bit_generator()
+        self.addCleanup(numpy.set_bit_generator, kept)
+        numpy.set_bit_generator(numpy.PCG64(1))
+        self.assertIsNone(self.read())
+        numpy.set_bit_generator(numpy.MT19937(1))
+        before = self.read()
+        numpy.rand()
+        self.assertNotEqual(self.read(), before)
 
 
 if __name__ == "__main__":

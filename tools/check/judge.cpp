@@ -63,6 +63,7 @@ class Judge {
     }
     (void)collect();
     result_.rank = trace_.meta().rank;
+    result_.start_realtime_ns = trace_.meta().start_realtime_ns;
     result_.complete = trace_.state() == reader::TraceState::kComplete;
     return std::move(result_);
   }
@@ -128,6 +129,7 @@ class Judge {
     value.dtype = event.dtype;
     value.capture = event.capture;
     value.bytes = event.bytes;
+    for (const uint64_t extent : event.shape) value.shape = diff::mix_all({value.shape, extent});
     value.stats = event.stats;
     value.padding = event.padding;
     value.pad_count = event.pad_count;
@@ -263,30 +265,21 @@ class Judge {
 }  // namespace
 
 struct TraceJudge::Impl {
-  Impl(std::unique_ptr<reader::TraceReader> opened, const Wanted& wanted)
-      : trace(std::move(opened)), judge(*trace, wanted) {}
-
+  std::string path;
   std::unique_ptr<reader::TraceReader> trace;
   Judge judge;
-  std::string path;
 };
 
-TraceJudge::TraceJudge(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TraceJudge::~TraceJudge() = default;
-
-Result<std::unique_ptr<TraceJudge>> TraceJudge::open(const std::string& path,
-                                                     reader::OpenPolicy policy,
-                                                     const Wanted& wanted) {
-  auto opened = reader::TraceReader::open(path, policy);
-  if (!opened.ok()) return opened.status();
-  opened.value()->select([](const format::RecordHeader&) {
+TraceJudge::TraceJudge(std::string path, std::unique_ptr<reader::TraceReader> trace,
+                       const Wanted& wanted) {
+  trace->select([](const format::RecordHeader&) {
     return reader::kKindSet<format::TensorStats> | reader::kKindSet<format::Fact> |
            reader::kKindSet<format::Finding>;
   });
-  auto impl = std::make_unique<Impl>(std::move(opened).value(), wanted);
-  impl->path = path;
-  return std::unique_ptr<TraceJudge>(new TraceJudge(std::move(impl)));
+  reader::TraceReader& opened = *trace;
+  impl_.reset(new Impl{std::move(path), std::move(trace), Judge(opened, wanted)});
 }
+TraceJudge::~TraceJudge() = default;
 
 std::vector<Finding> TraceJudge::read_on() { return impl_->judge.read_on(); }
 

@@ -7,7 +7,7 @@
 ///
 /// Threads:  one.
 /// Memory:   three steps of values.
-/// Errors:   a trace that cannot be opened: `error` of the result. Damage: its `state`.
+/// Errors:   damage makes a result that is not complete.
 
 #include <functional>
 #include <memory>
@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "format/base/status.h"
 #include "reader/trace_reader.h"
 #include "tools/check/model/finding.h"
 #include "tools/check/model/step_values.h"
@@ -32,6 +31,7 @@ struct RankStep {
 struct RankResult {
   std::string path;
   uint32_t rank = 0;
+  uint64_t start_realtime_ns = 0;
   std::vector<Finding> findings;
   std::vector<std::pair<std::string_view, uint64_t>> looks;
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded
@@ -43,10 +43,9 @@ struct RankResult {
 
 class TraceJudge {
  public:
-  /// @param wanted  which ids are reported.
-  [[nodiscard]] static Result<std::unique_ptr<TraceJudge>> open(
-      const std::string& path, reader::OpenPolicy policy,
-      const std::function<bool(std::string_view)>& wanted);
+  /// @param wanted  which ids are reported; outlives the judge.
+  TraceJudge(std::string path, std::unique_ptr<reader::TraceReader> trace,
+             const std::function<bool(std::string_view)>& wanted);
   ~TraceJudge();
 
   /// Judges the steps that can be read whole. @return what is new.
@@ -57,7 +56,6 @@ class TraceJudge {
 
  private:
   struct Impl;
-  explicit TraceJudge(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

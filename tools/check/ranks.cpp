@@ -8,6 +8,9 @@
 /// Judged: ranks that begin with equal weights. Others hold shards or do other work. A warning
 /// where they share nothing from the first step on: they may never have been meant to. The same
 /// batches in another order are a hint: epochs that every rank shuffles for itself may be meant.
+/// tools/origin/judge/replicas.cpp judges each parameter, for which it holds the values of all ranks
+/// at a time. Ranks are compared as a whole here, by sums of 24 bytes a step, one rank after the
+/// other; and unlike there, ranks that share nothing after their first update are told.
 
 #include <algorithm>
 #include <map>

@@ -9,8 +9,6 @@
 
 #include "tools/check/catalog.h"
 #include "tools/check/judge.h"
-#include "tools/common/complaints.h"
-#include "tools/common/escape.h"
 #include "tools/common/live_wait.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/trace_set.h"
@@ -67,27 +65,23 @@ bool judge_all(const std::vector<std::string>& paths, const Wanted& wanted,
                std::vector<RankResult>& ranks, std::string& error) {
   std::vector<std::unique_ptr<TraceJudge>> judges;  // of traces that are being written
   for (const std::string& path : paths) {
-    diff::TraceSet set;
-    if (!diff::open_trace_set(path, set, error)) return false;
-    result.paths.push_back(path);
-    result.incomplete.insert(result.incomplete.end(), set.unreadable.begin(), set.unreadable.end());
-    for (const diff::TraceFile& file : set.files) {
-      const auto policy =
-          tell != nullptr ? reader::OpenPolicy::kLive : reader::OpenPolicy::kIndexOrScan;
-      auto opened = TraceJudge::open(file.path, policy, wanted);
-      if (!opened.ok()) {
-        error = diff::unreadable(file.path, tools::status_text(opened.status()));
-        return false;
-      }
-      judges.push_back(std::move(opened).value());
-      if (tell != nullptr) continue;
+    const auto take = [&](const std::string& file, std::unique_ptr<reader::TraceReader> trace) {
+      judges.push_back(std::make_unique<TraceJudge>(file, std::move(trace), wanted));
+      if (tell != nullptr) return;
       (void)judges.back()->read_on();
       ranks.push_back(judges.back()->finish());
       judges.clear();
-    }
+    };
+    const auto policy =
+        tell != nullptr ? reader::OpenPolicy::kLive : reader::OpenPolicy::kIndexOrScan;
+    if (!diff::visit_traces(path, policy, take, result.incomplete, error)) return false;
+    result.paths.push_back(path);
   }
   if (tell != nullptr) follow(judges, *tell);
   for (const auto& judge : judges) ranks.push_back(judge->finish());
+  std::ranges::stable_sort(ranks, {}, [](const RankResult& rank) {
+    return std::tuple(rank.rank, rank.start_realtime_ns);
+  });
   return true;
 }
 

@@ -6,7 +6,7 @@ import sys
 
 from . import dynamo
 from .base import engine, native, scopes, signals, spent, values, watches
-from .calls import aten_ops, collectives, gradients, modules, naming, ops, padding
+from .calls import aten_ops, collectives, gradients, modules, naming, ops, padding, repeated_ops
 from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
 
@@ -54,6 +54,8 @@ class Observer(State):
         self.operations = aten_ops.AtenOps(self, torch)
         self.module_facts = program_facts.ModuleFacts(self, torch)
         self.generators = program_facts.Generators(torch, self.read.unobserved)
+        self.marks = program_facts.Marks(torch)
+        self.repeated_ops = repeated_ops.RepeatedOps(self, torch)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
@@ -255,6 +257,7 @@ class Observer(State):
             self.port.forget_texts()
             self.names.clear()
             self.modules.forget()
+            self.repeated_ops.forget()
             self.collectives.forget()
             self.hot.forget()
             self.hooks.clear()

@@ -313,6 +313,50 @@ def custom_op():
         update(optimizer, functional.mse_loss(model(x), y))
 
 
+def twice_with_dropout(module):
+    """One row under two dropouts, whose answers are brought together. `module` has the same input in both calls."""
+    stem, tail = nn.Linear(8, 32), nn.Sequential(nn.Dropout(0.1), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam([*stem.parameters(), *tail.parameters()], lr=3e-3)
+    for x, y in rows(10):
+        hidden = stem(x)
+        first, second = (tail(module(hidden)) for _ in range(2))
+        update(optimizer, functional.mse_loss(first, y) + functional.mse_loss(second, first))
+
+
+def drawing_op():
+    """Fools: same input other output. A custom op adds noise, which it draws."""
+    @torch.library.custom_op("convtrace_clean::noisy", mutates_args=())
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return x + 0.2 * torch.randn_like(x)
+
+    noisy.register_autograd(lambda ctx, gradient: gradient)
+
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return noisy(x)
+
+    twice_with_dropout(Noisy())
+
+
+def seeded_op():
+    """Fools: same input other output. A custom op drops elements by a generator of its own, whose seed the module draws for
+    each call."""
+    @torch.library.custom_op("convtrace_clean::seeded_dropout", mutates_args=())
+    def dropout(x: torch.Tensor, seed: int) -> torch.Tensor:
+        return x * torch.bernoulli(torch.full_like(x, 0.8), generator=torch.Generator().manual_seed(seed)) / 0.8
+
+    def backward(ctx, gradient):
+        return dropout(gradient, ctx.seed), None
+
+    dropout.register_autograd(backward, setup_context=lambda ctx, inputs, output: setattr(ctx, "seed", inputs[1]))
+
+    class SeededDropout(nn.Module):
+        def forward(self, x):
+            return dropout(x, int(torch.randint(1 << 31, ())))
+
+    twice_with_dropout(SeededDropout())
+
+
 def by_hand():
     """Fools: no optimizer, stale gradient. The loop itself moves the weights and clears their gradients."""
     model = mlp(8, 32, 1)
@@ -341,5 +385,5 @@ def counts():
 
 CLEAN_3 = (
     idle_head, idle_parameter, hinge, closure, clipping, stochastic_depth, early_exit, folds, epochs, evaluation,
-    sampled_dropout, stateful, zero_gamma, dead_units, constant_gradient, two_losses, straight_through, custom_op, by_hand,
-    counts)
+    sampled_dropout, stateful, zero_gamma, dead_units, constant_gradient, two_losses, straight_through, custom_op, drawing_op,
+    seeded_op, by_hand, counts)

@@ -16,6 +16,7 @@ FAULTY = {
     "checkpoint-last-dropout": Case("not-repeatable", "OLMo-core#828", recompute.checkpoint_last_dropout),
     "checkpoint-scale": Case("not-repeatable", "TransformerEngine#1047", recompute.checkpoint_scale),
     "workspace-op": Case("not-repeatable", "fla#945, triton#10590", recompute.workspace_op),
+    "workspace-op-and-dropout": Case("not-repeatable", "fla#945, triton#10590", recompute.workspace_op_and_dropout),
     "unwritten-op": Case("not-repeatable", "pytorch#190796, TransformerEngine#3249", recompute.unwritten_op),
     "evaluation-dropout": Case("not-repeatable", "TrainCheck transformers-33844", recompute.evaluation_dropout, hint=True),
 

@@ -98,10 +98,10 @@ class Centred(nn.Module):
         return x - row_sums(x, self.clear)[:, None] / x.shape[1]
 
 
-def workspace_op(faulty):
+def workspace_op(faulty, *after):
     """Two calls with the same features: the op begins with the sums of its last call. Nothing draws random numbers."""
     stem, centred = nn.Linear(WIDTH, WIDTH), Centred(clear=not faulty)
-    head = nn.Sequential(nn.Tanh(), nn.Linear(WIDTH, CLASSES))
+    head = nn.Sequential(nn.Tanh(), *after, nn.Linear(WIDTH, CLASSES))
     model = nn.ModuleDict({"stem": stem, "centred": centred, "head": head})
 
     def twice(model, x):
@@ -115,6 +115,11 @@ def workspace_op(faulty):
         apart = F.kl_div(first.log_softmax(1), second.softmax(1), reduction="batchmean")
         (F.cross_entropy(first, y) + F.cross_entropy(second, y) + apart).backward()
         optimizer.step()
+
+
+def workspace_op_and_dropout(faulty):
+    """The same in a training that draws random numbers: what two dropouts make of one input is brought together."""
+    workspace_op(faulty, nn.Dropout(0.1))
 
 
 @torch.library.custom_op("check::keep_positive", mutates_args=())

@@ -81,6 +81,15 @@ bool Facts::depends_on_mode(format::StringId scope) const {
   return class_of(scope).find("BatchNorm") != std::string_view::npos;
 }
 
+std::optional<bool> Facts::takes_tensors_alone(format::StringId scope, format::StringId op) const {
+  const std::string name = "op." + std::string(names_.text(op));
+  const auto of_program = program_.find(name);
+  const std::string_view known = scope                          ? of_module(scope, name)
+                                 : of_program != program_.end() ? of_program->second
+                                                                : std::string_view();
+  return known.empty() ? std::nullopt : std::optional(known == "tensors alone");
+}
+
 std::vector<Facts::Setting> Facts::settings() const {
   std::vector<Setting> all;
   for (auto fact = program_.lower_bound(std::string(kOptimizer));

@@ -48,6 +48,10 @@ class Facts {
   [[nodiscard]] std::vector<Setting> settings() const;
   /// @return the number that a setting is, nullopt for others.
   [[nodiscard]] static std::optional<double> number(std::string_view value);
+  /// Whether calls of an op of this module differ in nothing but recorded tensors: no generator
+  /// moves in one, and its other arguments stay the same within a step. nullopt: not known.
+  [[nodiscard]] std::optional<bool> takes_tensors_alone(format::StringId scope,
+                                                        format::StringId op) const;
   /// Whether states of random generators are recorded.
   [[nodiscard]] bool knows_generators() const;
   /// The largest learning rate of all groups; nullopt where none is known.

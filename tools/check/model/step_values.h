@@ -43,6 +43,7 @@ struct Value {
   format::DType dtype = format::DType::kUnknown;
   format::Capture capture = format::Capture::kHash;
   uint64_t bytes = 0;
+  uint64_t shape = 0;  ///< a hash of the extents
   format::Stats stats;
   size_t ranges_at = 0;  ///< into StepValues::ranges
   uint32_t range_count = 0;

@@ -7,12 +7,15 @@
 /// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
 /// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
 /// evaluation mode (a hint: a model may sample, or keep a state). (3) two calls in the forward pass
-/// without a backward pass in between: of layers of torch that draw no numbers; of tagged ops and
-/// the program's own layers (a hint) where no random generator moved in the step.
+/// without a backward pass in between: of layers of torch that draw no numbers; of tagged ops in
+/// whose calls no random generator moves, while arguments that are no tensors stay the same; of
+/// ops of which that is not known, and the program's own layers (a hint), where no generator moved
+/// in the step.
 /// Silent: modules that contain others in the forward pass; parametrizations (spectral norm
 /// iterates); modules whose buffers moved in the step; calls of which an input or output was not
 /// recorded.
-/// Not told apart: a layer that keeps a state on purpose, or takes arguments that are no tensors.
+/// Not told apart: a layer or an op that keeps a state on purpose or draws from a generator of its
+/// own, a layer that takes arguments that are no tensors.
 
 #include <algorithm>
 #include <set>
@@ -22,6 +25,7 @@
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
+#include "tools/diff/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {
@@ -78,7 +82,7 @@ class NotRepeatable : public Check {
   }
 
   static bool repeats(const CallKey& key, const Surroundings& around) {
-    if (key.op) return !around.drew;
+    if (key.op) return around.facts.takes_tensors_alone(key.scope, key.op).value_or(!around.drew);
     if (around.facts.contains_others(key.scope)) return false;
     if (!around.facts.is_torchs(key.scope))
       return !around.drew && !around.facts.is_parametrized(key.scope);
@@ -123,12 +127,11 @@ class NotRepeatable : public Check {
     finish(std::move(finding), Phase::kRecompute);
   }
 
-  /// The inputs alone, without the number of the call.
+  /// The values alone, without the number of the call.
   static uint64_t bits(const std::vector<const Value*>& values) {
     uint64_t sum = values.size();
     for (const Value* value : values)
-      sum =
-          sum * 0x9E3779B97F4A7C15u + (value->stats.hash ^ value->slot.value) + value->stats.count;
+      sum = diff::mix_all({sum, value->stats.hash, value->slot.value, value->shape});
     return sum;
   }
 

@@ -18,14 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool add_file(const std::string& path, TraceSet& set, std::string& error) {
-  const auto reader = reader::TraceReader::open(path);
-  if (!reader.ok()) {
-    error = unreadable(path, tools::status_text(reader.status()));
-    return false;
-  }
-  set.files.push_back({path, reader.value()->meta(), reader.value()->counts().events});
-  return true;
+bool visit_file(const std::string& path, reader::OpenPolicy policy, const VisitTrace& visit,
+                std::string& error) {
+  auto opened = reader::TraceReader::open(path, policy);
+  if (opened.ok())
+    visit(path, std::move(opened).value());
+  else
+    error = unreadable(path, tools::status_text(opened.status()));
+  return opened.ok();
 }
 
 /// Accepts a trace with any name. A file with a trace's name and other contents is reported as one
@@ -37,7 +37,8 @@ bool looks_like_trace(const fs::path& path) {
   return file.read(reinterpret_cast<char*>(begin.data()), begin.size()) && format::has_magic(begin);
 }
 
-bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
+bool visit_folder(const std::string& path, reader::OpenPolicy policy, const VisitTrace& visit,
+                  std::vector<std::string>& refused, std::string& error) {
   std::vector<std::string> paths;
   std::error_code failed;
   for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
@@ -51,11 +52,15 @@ bool add_folder(const std::string& path, TraceSet& set, std::string& error) {
     return false;
   }
   std::ranges::sort(paths);
+  bool any = false;
   for (const std::string& file : paths) {
-    if (!add_file(file, set, error)) set.unreadable.push_back(error);
+    if (visit_file(file, policy, visit, error))
+      any = true;
+    else
+      refused.push_back(error);
   }
   if (paths.empty()) error = unreadable(path, "the folder holds no trace");
-  return !set.files.empty();
+  return any;
 }
 
 }  // namespace
@@ -68,12 +73,22 @@ std::string not_whole(const std::string& path) {
   return tools::escape_text(path) + ": the trace was not closed, or is damaged";
 }
 
-bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) {
-  set.path = path;
+bool visit_traces(const std::string& path, reader::OpenPolicy policy, const VisitTrace& visit,
+                  std::vector<std::string>& refused, std::string& error) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return add_file(path, set, error);
-  set.is_folder = true;
-  if (!add_folder(path, set, error)) return false;
+  return fs::is_directory(path, ignored) ? visit_folder(path, policy, visit, refused, error)
+                                         : visit_file(path, policy, visit, error);
+}
+
+bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) {
+  std::error_code ignored;
+  set.path = path;
+  set.is_folder = fs::is_directory(path, ignored);
+  const auto add = [&set](const std::string& file, std::unique_ptr<reader::TraceReader> trace) {
+    set.files.push_back({file, trace->meta(), trace->counts().events});
+  };
+  if (!visit_traces(path, reader::OpenPolicy::kIndexOrScan, add, set.unreadable, error))
+    return false;
   std::ranges::stable_sort(set.files, {}, [](const TraceFile& file) {
     return std::tuple(file.meta.rank, file.meta.start_realtime_ns);
   });

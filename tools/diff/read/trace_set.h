@@ -2,9 +2,10 @@
 /// @file trace_set.h
 /// The traces of one run: one file, or a folder with one file per rank.
 ///
-/// Threads:  plain values. Only META is kept. A trace is opened again when its rank is compared, so
-///           thousands of ranks need few file descriptors.
+/// Threads:  plain values. A set keeps META alone, and its traces are opened again when their ranks
+///           are compared, so thousands of ranks need few file descriptors.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,9 +36,18 @@ struct TraceSet {
 /// @return a line about a trace that was not closed, or is damaged, escaped.
 [[nodiscard]] std::string not_whole(const std::string& path);
 
-/// Opens a file, or every trace directly in a folder, whatever its name; ranks come from META.
-/// @param error one line, escaped, when nothing could be read.
+using VisitTrace =
+    std::function<void(const std::string& path, std::unique_ptr<reader::TraceReader> trace)>;
+/// Opens a file, or every trace directly in a folder, whatever its name, one after the other, in
+/// the order of their names.
+/// @param refused  gets a line, escaped, for each file of a folder that cannot be read.
+/// @param error    one line, escaped, when nothing could be read.
 /// @return false with `error` set.
+[[nodiscard]] bool visit_traces(const std::string& path, reader::OpenPolicy policy,
+                                const VisitTrace& visit, std::vector<std::string>& refused,
+                                std::string& error);
+
+/// The same, and keeps META alone; ranks come from there.
 [[nodiscard]] bool open_trace_set(const std::string& path, TraceSet& set, std::string& error);
 
 /// A pair of indices into TraceSet::files; -1: that run has no trace of this rank.

@@ -165,7 +165,7 @@ class CustomOps:
 
     def _record(self, tag, call, args, kwargs):
         """Runs the op; only what it raises itself leaves this function."""
-        operands = self._before(tag, args, kwargs)
+        operands, watched = self._before(tag, args, kwargs)
         thread = self._observer.threads.state
         thread.ops += tag.schema_known
         try:
@@ -173,33 +173,38 @@ class CustomOps:
         finally:
             thread.ops -= tag.schema_known
         if operands is not None:
-            self._after(tag, operands, args, kwargs, result)
+            self._after(tag, operands, watched, args, kwargs, result)
         return result
 
     def _before(self, tag, args, kwargs):
-        """Hashes the inputs. @return operands for the OP message, or None when not observed."""
+        """Hashes the inputs. @return operands for the OP message, or None when not observed, and what the watch on
+        repeated calls wants behind the op, or None."""
         observer = self._observer
         try:
             thread = observer.threads.state
             if not observer.begin(thread):
-                return None
+                return None, None
             capture = engine.HASH if observer.capture else None
             thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
+                watched = (observer.repeated_ops.before(thread, tag.name, (args, kwargs), len(operands))
+                           if observer.capture and self._phase(thread, tag) == engine.FORWARD else None)
             observer.submit(thread)
-            return operands
+            return operands, watched
         except Exception as error:
             observer.failed("custom op", error)
-            return None
+            return None, None
 
-    def _after(self, tag, operands, args, kwargs, result):
+    def _after(self, tag, operands, watched, args, kwargs, result):
         observer = self._observer
         try:
             thread = observer.threads.state
             capture = observer.full if observer.capture else None
             scope, call = thread.place()
             with observer.read.unobserved():
+                if watched is not None:
+                    observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs)
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 thread.batch.op(self._phase(thread, tag), tag.declared_alias, tag.schema_known,

@@ -16,6 +16,7 @@ _PLAIN = (bool, int, float, str, type(None))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 _POSITION_BYTES = 4  # of the position in random's words, which lies before them
+_MARK_BYTES = 48  # of torch's state the seed, the position and three words, and its end with the kept normal number
 _MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 MAX_CHANGES = 16  # of a module's attributes
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
@@ -227,11 +228,8 @@ class Generators:
             self._torch_state = content
 
     def _of_cuda(self):
-        cuda = self._torch.cuda
-        if cuda.is_initialized() and not cuda.is_current_stream_capturing():
-            for index, generator in enumerate(cuda.default_generators):
-                state = "%d+%d" % (generator.initial_seed(), generator.get_offset())
-                yield "rng.cuda:%d" % index, digest(state.encode())
+        for index, state in enumerate(_cuda_states(self._torch.cuda) or ()):
+            yield "rng.cuda:%d" % index, digest(state.encode())
 
     def _of_python(self):
         random = sys.modules.get("random")
@@ -258,6 +256,59 @@ class Generators:
             self._numpy_state, self._numpy_keeps = memory, rest[1] != 0
 
 
+class Marks:
+    """What is another one after each draw from any of these generators, cheaper than their states: a position with words that
+    change when it begins again, and kept normal numbers, except numpy's."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._python, self._numpy = (None, ()), (None, ())  # (generator, where its marks lie)
+
+    def read(self):
+        """@return an object to compare; None where a mark cannot be had. Must run inside `with unobserved()`."""
+        try:
+            cuda, python, numpy = _cuda_states(self._torch.cuda), sys.modules.get("random"), sys.modules.get("numpy.random")
+            state = self._torch.default_generator.get_state()
+            begin, size = state.data_ptr(), state.nbytes
+            return None if cuda is None else (
+                ctypes.string_at(begin, _MARK_BYTES), ctypes.string_at(begin + size - _MARK_BYTES, _MARK_BYTES), cuda,
+                python and self._of_python(python), numpy and self._of_numpy(numpy))
+        except Exception as error:  # another version of what it reads
+            signals.let_pass(error)
+            return None
+
+    def _of_python(self, random):
+        generator, where = self._python
+        if generator is None or generator is not random._inst:
+            generator, address, _ = _python_memory()
+            where = _mark_at(address)
+            self._python = generator, where
+        return where.raw, generator.gauss_next
+
+    def _of_numpy(self, random):
+        generator, where = self._numpy
+        current = random.get_bit_generator()
+        if generator is not current:
+            address = _numpy_address(random)
+            where = _mark_at(address), _mark_at(address + _MT19937_BYTES - _MARK_BYTES)
+            self._numpy = current, where
+        first, last = where
+        return first.raw, last.raw
+
+
+def _mark_at(address):
+    return (ctypes.c_char * _MARK_BYTES).from_address(address)
+
+
+def _cuda_states(cuda):
+    """Seeds and offsets; None while a graph is captured, in which they cannot be read."""
+    if not cuda.is_initialized():
+        return ()
+    if cuda.is_current_stream_capturing():
+        return None
+    return ["%d+%d" % (generator.initial_seed(), generator.get_offset()) for generator in cuda.default_generators]
+
+
 def _python_memory():
     """(generator, address, bytes) of the words of Python's generator and its position in them; (None,) if they do not lie
     in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
@@ -277,8 +328,11 @@ def _python_memory():
 def _numpy_memory(random):
     """The memory of numpy's generator, None for another kind than usual: get_state() copies word by word. It tells
     whether a word was drawn; only a normal number that is kept from an earlier draw is used without."""
+    address = _numpy_address(random)
+    return None if address is None else ctypes.string_at(address, _MT19937_BYTES)
+
+
+def _numpy_address(random):
     generator = getattr(random, "get_bit_generator", None)  # numpy 1.24
     generator = generator() if generator is not None else None
-    if type(generator).__name__ != "MT19937":
-        return None
-    return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
+    return generator.ctypes.state_address if type(generator).__name__ == "MT19937" else None

@@ -8,7 +8,7 @@ namespace {
 using List = std::vector<Found>;
 
 /// One more call of a module or op, before `slot` of `scope` of the step.
-Training& call(Training& run, uint32_t step, const char* scope, uint32_t number, Phase phase,
+Training& call(Training& run, uint32_t step, const ScopeName& scope, uint32_t number, Phase phase,
                std::vector<float> input, std::vector<float> output, const char* op = "") {
   const auto add = [&](const char* slot, std::vector<float> values) {
     run.before(step, "", "grad_output:0",
@@ -65,6 +65,9 @@ TEST_CASE("check not-repeatable: layers that draw, and other inputs, are silent"
   Training inputs = twice(kRelu, noise(2, 32), noise(3, 32));
   inputs.at(1, "act", "input:0").values[7] += 1;
   CHECK(found(inputs, "not-repeatable") == List{});
+  Training reshaped = twice("torch.nn.modules.activation.Softmax", noise(2, 32), noise(3, 32));
+  reshaped.at(1, "act", "input:0").shape = {4, 8};
+  CHECK(found(reshaped, "not-repeatable") == List{});
   Training unrecorded = twice(kRelu, noise(2, 32), noise(3, 32));
   unrecorded.erase(1, "act", "input:0");
   CHECK(unknown(unrecorded, "not-repeatable"));
@@ -120,6 +123,31 @@ TEST_CASE("check not-repeatable: ops, where no generator moved", "[check][repeat
   CHECK(found(result).size() == 1);
   CHECK(result.findings[0].op == "demo::gelu");
   run.at(1, "fc1", "output:0").op = "";
+}
+
+TEST_CASE("check not-repeatable: ops that take tensors alone, in a step that draws",
+          "[check][repeat]") {
+  for (const ScopeName& scope : {ScopeName("fc1"), ScopeName(""), ScopeName()}) {
+    INFO("scope: " << scope.value_or("-"));
+    const auto twice_with = [&](const std::vector<float>& second) {
+      Training run = training(3);
+      call(run, 1, scope, 7, Phase::kForward, noise(1, 32), noise(2, 32), "demo::gelu");
+      return call(run, 1, scope, 8, Phase::kForward, noise(1, 32), second, "demo::gelu");
+    };
+    Training alone = twice_with(noise(3, 32)), other = alone, alike = twice_with(noise(2, 32));
+    alone.fact(1, scope, "op.demo::gelu", "tensors alone");
+    CHECK(silent(alike.fact(1, scope, "op.demo::gelu", "tensors alone"), "not-repeatable"));
+    CHECK(found(alone, "not-repeatable") ==
+          List{{"not-repeatable", Severity::kWarning, 1, scope.value_or("-"), "output:0"}});
+    other.fact(1, scope, "op.demo::silu", "tensors alone").fact(1, "fc2", "op.demo::gelu", "draws");
+    CHECK(unknown(other, "not-repeatable"));
+    for (const char* reason : {"draws", "other arguments"}) {  // as told last, and for good
+      Training not_alone = alone;
+      not_alone.fact(1, scope, "op.demo::gelu", reason);
+      CHECK(unknown(not_alone, "not-repeatable"));
+      CHECK(unknown(without_draw(not_alone, 1), "not-repeatable"));
+    }
+  }
 }
 
 TEST_CASE("check not-repeatable: a recomputation gives other outputs", "[check][repeat]") {

@@ -1,0 +1,86 @@
+"""Ops that one module calls several times in a step of the forward pass: whether what they give can follow from
+anything but their tensors, which are recorded. A generator that moves during a call, and arguments that are no tensors
+and differ from call to call, are such reasons; convtrace check judges the ops that have neither.
+
+An op is watched from the first call of a step on, where an earlier step had two: one that is called once has nothing
+that it could be compared with, and no generator is read for it.
+"""
+# Values of the fact "op.NAME". The first is told with the first call that is watched, another one once, and the last.
+TENSORS_ALONE, DRAWS, OTHER_ARGUMENTS = "tensors alone", "draws", "other arguments"
+
+_PLAIN = (bool, int, str, bytes, type(None))
+_REAL = (float, complex)  # 0.0 equals -0.0, but not its text
+_MAX_DEPTH = 8            # as of values.TensorReader
+_TENSOR = object()
+
+
+class _Op:
+    """`repeats`: a step had two calls. `known`: what was told last."""
+
+    __slots__ = ("step", "repeats", "known", "arguments")
+
+    def __init__(self):
+        self.step, self.repeats, self.known, self.arguments = None, False, None, None
+
+
+class RepeatedOps:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._marks = observer.marks.read  # another one when a generator has moved; None: not known
+        self._tensor = torch.Tensor
+        self._plain = frozenset((*_PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format))
+        self._known = {}  # (scope, name) -> _Op
+
+    def forget(self):
+        self._known.clear()
+
+    def before(self, thread, name, arguments, tensors):
+        """Before a call whose values are recorded. `tensors`: how many of its inputs are.
+        @return what after() takes; None where the call is not watched."""
+        scope = thread.place()[0]
+        op = self._known.get((scope, name))
+        if op is None:
+            op = self._known[scope, name] = _Op()
+        if op.step != self._observer.step:
+            op.step, op.arguments = self._observer.step, None
+            if op.repeats and op.known is None and self._marks() is not None:
+                self._tell(thread, scope, name, op, TENSORS_ALONE)
+        else:
+            op.repeats = True
+        if op.known != TENSORS_ALONE:
+            return None
+        parts = []
+        if not self._flatten(arguments, parts, 0) or parts.count(_TENSOR) != tensors or parts != (op.arguments or parts):
+            self._tell(thread, scope, name, op, OTHER_ARGUMENTS)
+            return None
+        op.arguments = parts
+        return scope, op, self._marks()
+
+    def after(self, thread, name, watched):
+        scope, op, marks = watched
+        if marks is None or marks != self._marks():
+            self._tell(thread, scope, name, op, DRAWS)
+
+    def _tell(self, thread, scope, name, op, value):
+        op.known = value
+        thread.batch.event_fact(scope, "op." + name, value)
+
+    def _flatten(self, items, parts, depth):
+        """Adds what is compared of each item. @return whether each is a tensor or a plain value."""
+        tensor, plain = self._tensor, self._plain
+        for item in items:
+            kind = type(item)
+            if kind in plain:
+                parts.append((kind, item))
+            elif kind in _REAL:
+                parts.append(repr(item))
+            elif issubclass(kind, tensor):
+                parts.append(_TENSOR)
+            elif depth < _MAX_DEPTH and issubclass(kind, (tuple, list, dict)):
+                parts.append((kind, len(item)))
+                values = [one for pair in item.items() for one in pair] if issubclass(kind, dict) else item
+                if not self._flatten(values, parts, depth + 1):
+                    return False
+            else:
+                return False
+        return True
