@@ -202,7 +202,7 @@ class HtmlReport {
     if (!result_.first_bit_difference) return;
     const RecordReport& record = result_.first_bit_difference->record;
     out_.heading("First bit difference", "first-bit");
-    out_.paragraph(quote_markup(place_text(record, true)) + ", " +
+    out_.paragraph(quote_markup(place_text(record, !result_.wholes)) + ", " +
                    quote_markup(object_text(record)) + " (" +
                    std::string(to_string(record.comparison.verdict)) + ")");
   }

@@ -97,7 +97,7 @@ void RootSection::flow() const {
 void RootSection::numbers() {
   if (!root_.has_values()) return;
   out_.heading("Root", "root");
-  out_.paragraph(quote_markup(place_text(root_.record, true)) + "<br>" +
+  out_.paragraph(quote_markup(place_text(root_.record, !result_.wholes)) + "<br>" +
                  quote_markup(object_text(root_.record)) + ", " +
                  quote_markup(type_text(root_.record)) + "<br>class " +
                  std::string(to_string(root_.record.comparison.verdict)) + "; matched by " +
