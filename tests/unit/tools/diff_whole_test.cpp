@@ -504,7 +504,8 @@ TEST_CASE("whole: statistics of pieces are those of the whole", "[diff][whole]")
       if (seed % 5 == 2 && engine() % 8 == 0) one = std::numeric_limits<float>::quiet_NaN();
       if (seed % 7 == 3 && engine() % 8 == 0) one = std::numeric_limits<float>::infinity();
     }
-    for (const size_t pieces : {1, 2, 3, 5, 12, 60}) check_added(values, pieces);
+    for (const size_t pieces : std::initializer_list<size_t>{1, 2, 3, 5, 12, 60})
+      check_added(values, pieces);
   }
   check_added(Numbers(12, std::numeric_limits<float>::quiet_NaN()), 4);
   check_added(Numbers(12, 0.0F), 4);
