@@ -97,10 +97,11 @@ ROOMS = {
         "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
+    "tools/origin/digest": "tools/common tools/diff/read tools/origin/model tools/origin/read",
     "tools/origin/join": "tools/diff/model tools/origin/model tools/origin/read",
     "tools/origin/judge": "cupti/stats/tile tools/common tools/diff/model tools/origin/join tools/origin/model",
     "tools/origin/report": "tools/common tools/diff/page tools/diff/report tools/origin/model",
-    "tools/origin": "tools/common tools/diff/read tools/diff/report tools/origin/join tools/origin/judge tools/origin/model "
+    "tools/origin": "tools/common tools/diff/read tools/diff/report tools/origin/digest tools/origin/join tools/origin/judge tools/origin/model "
         "tools/origin/read tools/origin/report",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
