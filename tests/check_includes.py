@@ -75,6 +75,7 @@ ROOMS = {
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
+    "tools/python/convtrace/jobs": "tools/python/convtrace",
     "tools/simulate": "cupti/stats format/file tools/common",
     "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
