@@ -75,6 +75,7 @@ ROOMS = {
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
+    "tools/python/convtrace/jobs": "tools/python/convtrace",
     "tools/simulate": "cupti/stats format/file tools/common",
     "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
@@ -86,9 +87,10 @@ ROOMS = {
     "tools/diff/whole": "cupti/stats/tile tools/common tools/diff/compare tools/diff/model tools/diff/read",
     "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare "
         "tools/diff/facts tools/diff/model tools/diff/read tools/diff/whole",
+    "tools/diff/ranks": "tools/common tools/diff/facts tools/diff/model tools/diff/read tools/diff/verdict tools/diff/whole",
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/model tools/diff/verdict",
     "tools/diff/page": "tools/common tools/diff/compare tools/diff/report tools/diff/verdict",
-    "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report",
     "tools/check/model": "tools/common tools/diff/compare tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/model",
     "tools/check/training": "tools/check/model tools/common",
@@ -97,10 +99,11 @@ ROOMS = {
         "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
+    "tools/origin/digest": "tools/common tools/diff/read tools/origin/model tools/origin/read",
     "tools/origin/join": "tools/diff/model tools/origin/model tools/origin/read",
     "tools/origin/judge": "cupti/stats/tile tools/common tools/diff/model tools/origin/join tools/origin/model",
     "tools/origin/report": "tools/common tools/diff/page tools/diff/report tools/origin/model",
-    "tools/origin": "tools/common tools/diff/read tools/diff/report tools/origin/join tools/origin/judge tools/origin/model "
+    "tools/origin": "tools/common tools/diff/read tools/diff/report tools/origin/digest tools/origin/join tools/origin/judge tools/origin/model "
         "tools/origin/read tools/origin/report",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",

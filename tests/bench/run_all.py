@@ -29,9 +29,9 @@ EXPECTED = (
     "decode.events_per_s", "decode.threads", "checksum.vs_memcpy",
     "snapshot.codec.bf16", "snapshot.codec.f32", "snapshot.decode", "snapshot.codec.bf16_bound",
     "snapshot.codec.bf16_vs_zstd", "snapshot.incompressible",
-    "job.origin.ranks_1000_s", "job.origin.growth", "job.origin.peak", "job.origin.named",
+    "job.origin.ranks_1000_s", "job.origin.growth", "job.origin.peak", "job.origin.named", "job.spark_vs_one",
 )
-LONG = ("bench_origin.py",)
+LONG = ("bench_jobs.py", "bench_origin.py")
 
 
 def missing(name, why):

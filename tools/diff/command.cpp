@@ -1,22 +1,26 @@
 #include "tools/diff/command.h"
 
 #include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
 #include <optional>
 #include <string>
 
+#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
 #include "tools/diff/model/map_file.h"
 #include "tools/diff/page/report_html.h"
+#include "tools/diff/ranks/diff.h"
+#include "tools/diff/ranks/part_file.h"
 #include "tools/diff/read/progress.h"
 #include "tools/diff/report/outputs.h"
 #include "tools/diff/report/report_csv.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_junit.h"
 #include "tools/diff/report/report_text.h"
-#include "tools/diff/verdict/diff.h"
 
 namespace convtrace::diff {
 namespace {
@@ -29,6 +33,8 @@ struct Options {
   std::string map;
   std::vector<std::string> tolerances, ignored;
   std::string exact = "auto", layouts = "auto";
+  std::optional<uint32_t> part;  ///< ranks/part_file.h
+  bool of_several = false, pairs = false, parts = false;
 };
 
 void describe_options(CLI::App& app, Options& options) {
@@ -80,6 +86,12 @@ void describe_options(CLI::App& app, Options& options) {
   app.add_option("--junit", options.junit, "write JUnit XML (- for stdout)")->type_name("F");
   app.add_option("--csv", options.csv, "write one row per compared value (- for stdout)")
       ->type_name("F");
+  // For convtrace.jobs: ranks/part_file.h.
+  auto* part = app.add_option("--part", options.part, "compare these traces of one rank of a job");
+  auto* several = app.add_flag("--of-several", options.of_several, "the job has more ranks");
+  auto* pairs = app.add_flag("--pairs", options.pairs, "which traces of a job are compared");
+  auto* parts = app.add_flag("--parts", options.parts, "join what --part has found");
+  for (CLI::Option* option : {part, several, pairs, parts}) option->group("");
   app.set_version_flag("--version", "convtrace-diff " CONVTRACE_VERSION);
   app.failure_message(tools::usage_message);
   app.footer(
@@ -102,15 +114,12 @@ DiffExitCode exit_code(Verdict verdict) {
   return DiffExitCode::kUsage;
 }
 
-DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
-                                Terminal terminal) {
-  // Opened before anything is compared: a bad path costs no waiting.
-  Outputs outputs("convtrace-diff", out, err);
+/// @return false after a line on `err`.
+bool read_rules(const Options& options, DiffInputs& inputs, std::ostream& err) {
   std::string error;
-  DiffInputs inputs = options.inputs;
   if (!options.map.empty() && !read_map(options.map, inputs.rules, error)) {
     err << "convtrace-diff: " << error << "\n";
-    return DiffExitCode::kUsage;
+    return false;
   }
   for (const std::string& word : options.tolerances) {
     if (auto rule = parse_tolerance(word)) inputs.rules.tolerances.push_back(*std::move(rule));
@@ -123,6 +132,63 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   }
   if (options.layouts != "auto") {
     inputs.rules.layouts = options.layouts == "whole" ? LayoutChoice::kWhole : LayoutChoice::kRanks;
+  }
+  return true;
+}
+
+bool compare_part(const DiffInputs& inputs, const Options& options, std::ostream& out,
+                  std::string& error) {
+  RankPart part{.rank = *options.part, .result = {}};
+  if (!compare_pair(inputs, options.of_several, part, error)) return false;
+  out << to_bytes(part) << std::flush;
+  if (options.json.empty()) return true;
+  TraceSet base, cand;
+  if (!open_trace_set(inputs.base, base, error) || !open_trace_set(inputs.cand, cand, error))
+    return false;
+  std::optional<RankPart> alone(std::move(part));
+  DiffResult result;
+  join_parts(inputs, base, cand, {&alone, 1}, result);
+  std::ofstream json(options.json);
+  json << tools::dump_json(json_report(result)) << std::flush;
+  if (!json) error = tools::numbered(tools::MessageId::kNotWritten, options.json);
+  return json.good();
+}
+
+bool list_pairs(const DiffInputs& inputs, std::ostream& out, std::string& error) {
+  Described described;
+  described.base.path = inputs.base;
+  described.cand.path = inputs.cand;
+  if (!read_descriptions(std::cin, described, error)) return false;
+  write_pairs(described, inputs.rules, out);
+  return true;
+}
+
+bool join_from_stdin(const DiffInputs& inputs, DiffResult& result, std::string& error) {
+  Described described;
+  described.base.path = inputs.base;
+  described.cand.path = inputs.cand;
+  std::vector<std::optional<RankPart>> parts;
+  if (!read_descriptions(std::cin, described, error)) return false;
+  if (!read_parts(std::cin, parts)) {
+    error = "the parts are damaged, or of another version of convtrace";
+    return false;
+  }
+  join_parts(inputs, described.base, described.cand, parts, result);
+  return true;
+}
+
+DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
+                                Terminal terminal) {
+  // Opened before anything is compared: a bad path costs no waiting.
+  Outputs outputs("convtrace-diff", out, err);
+  std::string error;
+  DiffInputs inputs = options.inputs;
+  if (!read_rules(options, inputs, err)) return DiffExitCode::kUsage;
+  if (options.part || options.pairs) {
+    const bool done =
+        options.part ? compare_part(inputs, options, out, error) : list_pairs(inputs, out, error);
+    if (!done) err << "convtrace-diff: " << error << "\n";
+    return done ? DiffExitCode::kSame : DiffExitCode::kUsage;
   }
   std::ostream* json = outputs.open(options.json);
   std::ostream* html = outputs.open(options.html);
@@ -141,7 +207,9 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
     progress.emplace(err);
     inputs.on_progress = [&](uint64_t done, uint64_t total) { progress->update(done, total); };
   }
-  const bool compared = run_diff(inputs, rows.empty() ? nullptr : &rows, result, error);
+  const bool compared = options.parts
+                            ? join_from_stdin(inputs, result, error)
+                            : run_diff(inputs, rows.empty() ? nullptr : &rows, result, error);
   progress.reset();
   if (!compared) {
     err << "convtrace-diff: " << error << "\n";
@@ -167,6 +235,13 @@ int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostr
   if (argc == 3 && std::string_view(argv[1]) == "--generate") {  // for the build
     const bool man = std::string_view(argv[2]) == "man";
     out << (man ? tools::manual_page(app) : tools::bash_completion(app));
+    return 0;
+  }
+  if (argc >= 6 && std::string_view(argv[1]) == "--describe") {
+    out << to_bytes(describe(std::string_view(argv[2]) == "cand",
+                             std::string_view(argv[3]) == "folder", argv[4], argv[5],
+                             argc > 6 ? argv[6] : ""))
+        << std::flush;
     return 0;
   }
   try {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/common/exit_code.h"
+#include "tools/origin/model/result.h"
 
 namespace convtrace::origin {
 
@@ -18,9 +19,12 @@ class OriginCommand {
   [[nodiscard]] tools::ExitCode run() const;
 
  private:
+  [[nodiscard]] bool judge(OriginResult& result, std::string& error) const;
+  [[nodiscard]] tools::ExitCode write_one_digest() const;
+
   CLI::App* command_;
   std::vector<std::string> paths_;
-  std::string json_, html_;
+  std::string json_, html_, digest_, digests_;
   unsigned threads_ = 0;
 };
 

@@ -23,15 +23,19 @@ def main():
     parser.add_argument("-o", "--output", required=True, metavar="DIR")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--follow", action="store_true")
+    parser.add_argument("--by", choices=["rank", "steps"], default="rank")
     parser.add_argument("--start-step", type=int, default=0, metavar="N")
     parser.add_argument("--end-step", type=int, default=sys.maxsize, metavar="N")
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     arguments = parser.parse_args()
     if arguments.follow and arguments.format != "tensorboard":
         parser.error("--follow is for --format tensorboard")
+    if arguments.by == "steps" and arguments.format != "parquet":
+        parser.error("--by steps is for --format parquet")
     try:
         from convtrace import live, records, trace
-        written = importlib.import_module("convtrace.exports." + arguments.format.replace("-", "_"))
+        module = arguments.format.replace("-", "_") + ("_steps" if arguments.by == "steps" else "")
+        written = importlib.import_module("convtrace.exports." + module)
     except ModuleNotFoundError as error:
         return _complain(NO_PYTHON, "--format %s needs the Python package %s: pip install %s"
                          % (arguments.format, error.name, error.name))
@@ -78,6 +82,8 @@ def main():
                 incomplete |= _is_incomplete(opened)
         if separate and hasattr(written, "finish"):
             written.finish(unfinished, names)
+        if hasattr(written, "join"):
+            written.join(unfinished)
         why = refusal()  # what came while the traces were read
         if why:
             return _complain(EXISTS, why)

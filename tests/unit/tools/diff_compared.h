@@ -7,7 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/tools/diff_run.h"
-#include "tools/diff/verdict/diff.h"
+#include "tools/diff/ranks/diff.h"
 
 namespace convtrace::test {
 

@@ -21,6 +21,11 @@ ExportCommand::ExportCommand(CLI::App& app)
   app_->add_option("-o,--output", output_, "The new folder; a file for statistic-csv and perfetto")
       ->required()
       ->type_name("PATH");
+  app_->add_option(
+          "--by", by_,
+          "How parquet is divided: rank (default); steps: buckets of steps with the rows of "
+          "all ranks, sorted by rank")
+      ->check(CLI::IsMember({"rank", "steps"}));
   app_->add_flag("--follow", follow_,
                  "Go on while a trace is written, until it is closed: for tensorboard");
   app_->add_option("--start-step", start_step_, "The first step")->type_name("N");
@@ -35,7 +40,11 @@ ExitCode ExportCommand::run() const {
     complain(MessageId::kUsage, "--follow is for --format tensorboard");
     return ExitCode::kUsage;
   }
-  std::vector<std::string> words{"--format", format_, "--output", output_};
+  if (by_ == "steps" && format_ != "parquet") {
+    complain(MessageId::kUsage, "--by steps is for --format parquet");
+    return ExitCode::kUsage;
+  }
+  std::vector<std::string> words{"--format", format_, "--output", output_, "--by", by_};
   if (follow_) words.emplace_back("--follow");
   if (overwrite_) words.emplace_back("--overwrite");
   for (const auto& [option, value] :

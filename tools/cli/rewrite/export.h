@@ -27,7 +27,7 @@ class ExportCommand {
 
  private:
   CLI::App* app_;
-  std::string format_, output_;
+  std::string format_, output_, by_ = "rank";
   bool follow_ = false, overwrite_ = false;
   std::optional<uint64_t> start_step_, end_step_;
   std::vector<std::string> traces_;

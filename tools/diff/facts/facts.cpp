@@ -248,7 +248,7 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
   for (size_t run = 0; run < 2; ++run) {
     for (const auto& [key, known] : streams[run].known()) {
       if (key.first.empty()) continue;
-      CodePlace& place = places_[key.first.substr(1)][run];
+      CodePlace& place = state_.places[key.first.substr(1)][run];
       if (key.second == "class") {
         place.module_class = last_part(known.value);
         place.qualified_class = known.value;
@@ -265,17 +265,29 @@ void FactDiff::compare_code(const format::TraceMeta& base, const format::TraceMe
 }
 
 void FactDiff::add(FactDifference fact) {
-  if (all_.size() < kMaxFactDifferences) all_.push_back(std::move(fact));
+  if (state_.all.size() < kMaxFactDifferences) state_.all.push_back(std::move(fact));
 }
 
-std::vector<FactDifference> FactDiff::differences() const { return grouped(all_); }
+std::vector<FactDifference> FactDiff::differences() const { return grouped(state_.all); }
+
+void FactDiff::add(FactState other) {
+  for (FactDifference& fact : other.all) add(std::move(fact));
+  for (auto& [scope, runs] : other.places) {
+    for (size_t run = 0; run < runs.size(); ++run) {
+      CodePlace& place = state_.places[scope][run];
+      for (const auto member : {&CodePlace::module_class, &CodePlace::qualified_class,
+                                &CodePlace::forward, &CodePlace::call})
+        if (!(runs[run].*member).empty()) place.*member = std::move(runs[run].*member);
+    }
+  }
+}
 
 CodePlace FactDiff::place_of(const std::string& scope) const {
-  const auto found = places_.find(scope);
-  if (found == places_.end()) return {};
+  const auto found = state_.places.find(scope);
+  if (found == state_.places.end()) return {};
   const auto& [base, cand] = found->second;
   CodePlace place = cand.module_class.empty() ? base : cand;
-  place.changed = std::ranges::any_of(all_, [&place](const FactDifference& fact) {
+  place.changed = std::ranges::any_of(state_.all, [&place](const FactDifference& fact) {
     return fact.kind == FactKind::kCode && is_class_at(fact.name, place);
   });
   return place;

@@ -3,7 +3,7 @@
 /// Compares the facts of two programs that are not tensors: settings of modules and optimizers,
 /// states of random generators, code. They are certain where values only give hints.
 ///
-/// Place:    diff.cpp, one FactDiff for a whole diff. Reads both traces of a rank again, but only
+/// Place:    diff.cpp, one FactDiff a rank, joined in joined.cpp. Reads both traces of a rank again, but only
 ///           chunks with facts, and none if the step sums show that everything is equal.
 /// Memory:   the current facts of both runs; at most kMaxFactDifferences differences.
 /// Threads:  not thread-safe.
@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "format/model/meta.h"
@@ -60,6 +61,13 @@ struct CodePlace {
 /// @return "LayerNorm, model.py:41, called at model.py:88"; "" if nothing is known.
 [[nodiscard]] std::string code_text(const CodePlace& place);
 
+/// What a FactDiff has found, to be joined with that of other ranks.
+struct FactState {
+  std::vector<FactDifference> all{};  ///< of single modules and groups
+  /// By scope; baseline first, candidate second.
+  std::map<std::string, std::array<CodePlace, 2>> places{};
+};
+
 class FactDiff {
  public:
   /// Compares the fingerprints of both runs' code.
@@ -71,6 +79,10 @@ class FactDiff {
                                   uint32_t rank, uint32_t last_step,
                                   std::span<const RenamedModule> renamed);
 
+  /// Adds what was found on another rank.
+  void add(FactState other);
+  [[nodiscard]] FactState take() { return std::move(state_); }
+
   /// @return all differences; equal ones of several ranks and modules are joined.
   [[nodiscard]] std::vector<FactDifference> differences() const;
   /// @param scope  the baseline's name of a module.
@@ -80,9 +92,7 @@ class FactDiff {
   class Rank;
   void add(FactDifference fact);
 
-  std::vector<FactDifference> all_;  ///< of single modules and groups
-  /// By scope; baseline first, candidate second.
-  std::map<std::string, std::array<CodePlace, 2>> places_;
+  FactState state_;
 };
 
 }  // namespace convtrace::diff

@@ -1,15 +1,12 @@
 #include "tools/diff/facts/layouts.h"
 
-#include <set>
 #include <string_view>
 
 #include "reader/kind_set.h"
 #include "reader/trace_reader.h"
 
 namespace convtrace::diff {
-namespace {
 
-/// The meshes and placements of a trace: "mesh=(tp=2), at=(0,), placements=(Shard(dim=0),)" each.
 std::set<std::string> layouts_of(const std::string& path) {
   std::set<std::string> layouts;
   auto reader = reader::TraceReader::open(path, reader::OpenPolicy::kIndexOrScan);
@@ -29,8 +26,6 @@ std::set<std::string> layouts_of(const std::string& path) {
   }
   return layouts;
 }
-
-}  // namespace
 
 bool placed_unlike(const std::string& base_path, const std::string& cand_path) {
   return layouts_of(base_path) != layouts_of(cand_path);

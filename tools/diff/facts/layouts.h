@@ -5,9 +5,14 @@
 /// Place:    diff.cpp, before traces are paired. Reads only chunks with facts.
 /// Source:   facts `placement.NAME`, format/FORMAT.md section 6.6.
 
+#include <set>
 #include <string>
 
 namespace convtrace::diff {
+
+/// @return the meshes and placements of a trace: "mesh=(tp=2), at=(0,), placements=(Shard(dim=0),)"
+/// each.
+[[nodiscard]] std::set<std::string> layouts_of(const std::string& path);
 
 /// @return whether a tensor of one run has a mesh and placements that no tensor of the other has.
 /// Traces that cannot be read have none.

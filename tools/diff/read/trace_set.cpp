@@ -89,10 +89,14 @@ bool open_trace_set(const std::string& path, TraceSet& set, std::string& error) 
   };
   if (!visit_traces(path, reader::OpenPolicy::kIndexOrScan, add, set.unreadable, error))
     return false;
-  std::ranges::stable_sort(set.files, {}, [](const TraceFile& file) {
+  sort_by_rank(set.files);
+  return true;
+}
+
+void sort_by_rank(std::vector<TraceFile>& files) {
+  std::ranges::stable_sort(files, {}, [](const TraceFile& file) {
     return std::tuple(file.meta.rank, file.meta.start_realtime_ns);
   });
-  return true;
 }
 
 std::vector<RankPair> pair_ranks(const TraceSet& base, const TraceSet& cand,

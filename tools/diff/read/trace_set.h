@@ -50,6 +50,9 @@ using VisitTrace =
 /// The same, and keeps META alone; ranks come from there.
 [[nodiscard]] bool open_trace_set(const std::string& path, TraceSet& set, std::string& error);
 
+/// Sorts the traces of a folder by rank, then start.
+void sort_by_rank(std::vector<TraceFile>& files);
+
 /// A pair of indices into TraceSet::files; -1: that run has no trace of this rank.
 struct RankPair {
   uint32_t rank = 0;

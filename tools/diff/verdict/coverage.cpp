@@ -24,11 +24,73 @@ constexpr format::LossReason kUnreadValues[] = {
     format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
     format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
 
+/// Adds a reason for a verdict of kIncomplete.
+void add_reason(DiffResult& result, MessageId id, const std::string& text) {
+  result.incomplete.push_back(tools::numbered(id, text));
+}
+
+/// Whether the runs were asked to record different parts of themselves.
+bool setting_differs(const format::TraceMeta& base, const format::TraceMeta& cand,
+                     std::string_view name) {
+  return base.fact(name) != cand.fact(name);
+}
+
+void add_unread(const StepStream& stream, bool in_cand, DiffResult& result) {
+  for (const format::LossReason reason : kUnreadValues) {
+    const uint64_t values = stream.lost(reason);
+    if (values == 0) continue;
+    auto known = std::ranges::find(result.unread, reason, &Unread::reason);
+    if (known == result.unread.end()) known = result.unread.insert(known, {.reason = reason});
+    (in_cand ? known->cand : known->base) += values;
+  }
+}
+
+/// @param other_steps  the runs were asked to record different steps.
+void add_incomplete(const std::string& who, const StepStream& stream, bool other_steps,
+                    std::optional<uint32_t> last, std::optional<uint32_t> other_last,
+                    uint64_t missing, DiffResult& result) {
+  if (stream.reader().state() == reader::TraceState::kUnclosed) {
+    add_reason(result, MessageId::kUnclosed,
+               who + ": the trace was not closed; compared up to its end");
+  } else if (stream.reader().state() == reader::TraceState::kDamaged) {
+    add_reason(result, MessageId::kDamaged,
+               who + ": the trace is damaged; compared without the damaged parts");
+  }
+  const auto status = stream.reader().meta().fact("exit.status");
+  if (status && status != "0") {
+    add_reason(result, MessageId::kFailedProgram,
+               who + ": the program ended with " + (status->starts_with("SIG") ? "" : "status ") +
+                   std::string(*status));
+  }
+  if (other_steps) {
+    // The settings explain it.
+  } else if (last && other_last && *last < *other_last) {
+    add_reason(result, MessageId::kStepsMissing,
+               who + ": ends after step " + std::to_string(*last) +
+                   ", the other run goes on to step " + std::to_string(*other_last));
+  } else if (missing != 0) {
+    add_reason(
+        result, MessageId::kStepsMissing,
+        who + ": has nothing of " + tools::counted(missing, "step") + " that the other run has");
+  }
+  for (const format::LossReason reason : kRealLosses) {
+    if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
+    add_reason(result, MessageId::kRecordsLost,
+               who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
+                   std::string(to_string(reason)) + ')');
+  }
+  if (stream.late_values() != 0) {
+    add_reason(result, MessageId::kLateValues,
+               who + ": " + tools::counted(stream.late_values(), "value") +
+                   " came after the end of their step and were not compared");
+  }
+}
+
 }  // namespace
 
 Coverage::Coverage(const TraceSet& base, const TraceSet& cand, std::span<const RankPair> pairs,
                    DiffResult& result)
-    : base_(base), cand_(cand), result_(result), many_ranks_(pairs.size() > 1) {
+    : base_(base), cand_(cand), result_(result) {
   for (const TraceSet* set : {&base, &cand}) {
     result.incomplete.insert(result.incomplete.end(), set->unreadable.begin(),
                              set->unreadable.end());
@@ -37,23 +99,16 @@ Coverage::Coverage(const TraceSet& base, const TraceSet& cand, std::span<const R
 }
 
 void Coverage::add_one_sided(const RankPair& pair) {
-  if (setting_differs("setting.CONVTRACE_RANKS")) return;
+  if (setting_differs(base_.files.front().meta, cand_.files.front().meta,
+                      "setting.CONVTRACE_RANKS"))
+    return;
   const bool in_base = pair.base >= 0;
   const std::string name = "trace of rank " + std::to_string(pair.rank);
   const std::optional<std::string> present = "present";
   add_entry(result_.preflight,
             {name, in_base ? present : std::nullopt, in_base ? std::nullopt : present});
-  add_reason(MessageId::kRankMissing,
+  add_reason(result_, MessageId::kRankMissing,
              name + " is missing in the " + (in_base ? "candidate" : "baseline"));
-}
-
-void Coverage::add_reason(MessageId id, const std::string& text) {
-  result_.incomplete.push_back(tools::numbered(id, text));
-}
-
-/// Whether the runs were asked to record different parts of themselves.
-bool Coverage::setting_differs(std::string_view name) const {
-  return base_.files.front().meta.fact(name) != cand_.files.front().meta.fact(name);
 }
 
 /// Records ranks of the job that neither folder has, unless the runs were asked to omit them.
@@ -65,47 +120,51 @@ void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
   std::set<uint32_t> present;
   for (const RankPair& pair : pairs) present.insert(pair.rank);
   if (present.size() >= size) return;
-  add_reason(MessageId::kRankMissing, "neither run has a trace of " +
-                                          tools::counted(size - present.size(), "rank") + " of " +
-                                          std::to_string(size));
+  add_reason(result_, MessageId::kRankMissing,
+             "neither run has a trace of " + tools::counted(size - present.size(), "rank") +
+                 " of " + std::to_string(size));
 }
 
-/// Records problems of the traces, which are known after they were read.
-void Coverage::add(uint32_t rank, const StepStream& base, const StepStream& cand,
-                   const RankOutcome& outcome) {
-  const std::string prefix = many_ranks_ ? "rank " + std::to_string(rank) + ": " : "";
+void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const StepStream& cand,
+              const RankOutcome& outcome, DiffResult& result) {
+  const std::string prefix = of_several ? "rank " + std::to_string(rank) + ": " : "";
   const std::string base_state = reader::to_string(base.reader().state());
   const std::string cand_state = reader::to_string(cand.reader().state());
   if (base_state != "complete" || cand_state != "complete") {
-    add_entry(result_.preflight, {prefix + "state", base_state, cand_state});
+    add_entry(result.preflight, {prefix + "state", base_state, cand_state});
   }
   for (const format::LossReason reason : kRealLosses) {
     if (base.lost(reason) + cand.lost(reason) == 0) continue;
-    add_entry(result_.preflight,
+    add_entry(result.preflight,
               {prefix + "lost records: " + std::string(to_string(reason)),
                std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
   }
-  add_unread(base, false);
-  add_unread(cand, true);
-  add_incomplete(prefix + "baseline", base, outcome.last_base_step, outcome.last_cand_step,
-                 outcome.skipped_steps[1]);
-  add_incomplete(prefix + "candidate", cand, outcome.last_cand_step, outcome.last_base_step,
-                 outcome.skipped_steps[0]);
+  const bool other_steps =
+      setting_differs(base.reader().meta(), cand.reader().meta(), "setting.CONVTRACE_STEPS");
+  add_unread(base, false, result);
+  add_unread(cand, true, result);
+  add_incomplete(prefix + "baseline", base, other_steps, outcome.last_base_step,
+                 outcome.last_cand_step, outcome.skipped_steps[1], result);
+  add_incomplete(prefix + "candidate", cand, other_steps, outcome.last_cand_step,
+                 outcome.last_base_step, outcome.skipped_steps[0], result);
 }
 
-void Coverage::add_whole(const Streams& base, const Streams& cand, const WholeRuns& runs,
-                         const RankOutcome& outcome) {
+void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, const Streams& base,
+                        const Streams& cand, const WholeRuns& runs, const RankOutcome& outcome,
+                        DiffResult& result) {
+  const bool other_steps = setting_differs(base_set.files.front().meta, cand_set.files.front().meta,
+                                           "setting.CONVTRACE_STEPS");
   const auto add_run = [&](const Streams& streams, bool in_cand, std::optional<uint32_t> last,
                            std::optional<uint32_t> other_last, uint64_t missing) {
     for (size_t i = 0; i < streams.size(); ++i) {
       const StepStream& stream = *streams[i];
       const std::string who = "rank " + std::to_string(stream.reader().meta().rank) + ": " +
                               (in_cand ? "candidate" : "baseline");
-      add_unread(stream, in_cand);
-      add_incomplete(who, stream, last, other_last, missing);
+      add_unread(stream, in_cand, result);
+      add_incomplete(who, stream, other_steps, last, other_last, missing, result);
       if (const uint64_t steps = runs.missing_steps(in_cand)[i]; steps != 0) {
         add_reason(
-            MessageId::kStepsMissing,
+            result, MessageId::kStepsMissing,
             who + ": has nothing of " + tools::counted(steps, "step") + " that other ranks have");
       }
       last.reset();  // the steps of the run, once
@@ -114,71 +173,24 @@ void Coverage::add_whole(const Streams& base, const Streams& cand, const WholeRu
   };
   add_run(base, false, outcome.last_base_step, outcome.last_cand_step, outcome.skipped_steps[1]);
   add_run(cand, true, outcome.last_cand_step, outcome.last_base_step, outcome.skipped_steps[0]);
-  for (const TraceSet* set : {&base_, &cand_}) {
+  for (const TraceSet* set : {&base_set, &cand_set}) {
     std::set<uint32_t> present;
     for (const TraceFile& file : set->files) present.insert(file.meta.rank);
     const uint32_t size = set->files.front().meta.world_size;
     if (present.size() >= size) continue;
-    add_reason(MessageId::kRankMissing,
-               std::string(set == &cand_ ? "candidate" : "baseline") + ": has no trace of " +
+    add_reason(result, MessageId::kRankMissing,
+               std::string(set == &cand_set ? "candidate" : "baseline") + ": has no trace of " +
                    tools::counted(size - present.size(), "rank") + " of " + std::to_string(size));
   }
   if (outcome.hashes_of_pieces != 0) {
-    add_reason(MessageId::kNotWhole, "of " + tools::counted(outcome.hashes_of_pieces, "value") +
-                                         " only hashes of pieces are known, and were not compared");
+    add_reason(result, MessageId::kNotWhole,
+               "of " + tools::counted(outcome.hashes_of_pieces, "value") +
+                   " only hashes of pieces are known, and were not compared");
   }
-  if (result_.wholes->apart.values != 0) {
-    add_reason(MessageId::kNotWhole,
-               tools::counted(result_.wholes->apart.values, "value") +
+  if (result.wholes->apart.values != 0) {
+    add_reason(result, MessageId::kNotWhole,
+               tools::counted(result.wholes->apart.values, "value") +
                    " could not be put together from what the ranks hold, and were not compared");
-  }
-}
-
-void Coverage::add_unread(const StepStream& stream, bool in_cand) {
-  for (const format::LossReason reason : kUnreadValues) {
-    const uint64_t values = stream.lost(reason);
-    if (values == 0) continue;
-    auto known = std::ranges::find(result_.unread, reason, &Unread::reason);
-    if (known == result_.unread.end()) known = result_.unread.insert(known, {.reason = reason});
-    (in_cand ? known->cand : known->base) += values;
-  }
-}
-
-void Coverage::add_incomplete(const std::string& who, const StepStream& stream,
-                              std::optional<uint32_t> last, std::optional<uint32_t> other_last,
-                              uint64_t missing) {
-  if (stream.reader().state() == reader::TraceState::kUnclosed) {
-    add_reason(MessageId::kUnclosed, who + ": the trace was not closed; compared up to its end");
-  } else if (stream.reader().state() == reader::TraceState::kDamaged) {
-    add_reason(MessageId::kDamaged,
-               who + ": the trace is damaged; compared without the damaged parts");
-  }
-  const auto status = stream.reader().meta().fact("exit.status");
-  if (status && status != "0") {
-    add_reason(MessageId::kFailedProgram, who + ": the program ended with " +
-                                              (status->starts_with("SIG") ? "" : "status ") +
-                                              std::string(*status));
-  }
-  if (setting_differs("setting.CONVTRACE_STEPS")) {
-    // The settings explain it.
-  } else if (last && other_last && *last < *other_last) {
-    add_reason(MessageId::kStepsMissing, who + ": ends after step " + std::to_string(*last) +
-                                             ", the other run goes on to step " +
-                                             std::to_string(*other_last));
-  } else if (missing != 0) {
-    add_reason(
-        MessageId::kStepsMissing,
-        who + ": has nothing of " + tools::counted(missing, "step") + " that the other run has");
-  }
-  for (const format::LossReason reason : kRealLosses) {
-    if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
-    add_reason(MessageId::kRecordsLost, who + ": " + tools::counted(stream.lost(reason), "record") +
-                                            " lost (" + std::string(to_string(reason)) + ')');
-  }
-  if (stream.late_values() != 0) {
-    add_reason(MessageId::kLateValues,
-               who + ": " + tools::counted(stream.late_values(), "value") +
-                   " came after the end of their step and were not compared");
   }
 }
 

@@ -31,27 +31,24 @@ class Coverage {
 
   /// Records a rank of which only one run has a trace.
   void add_one_sided(const RankPair& pair);
-  /// Records the gaps in the traces of a rank, which are known only after they were read.
-  void add(uint32_t rank, const StepStream& base, const StepStream& cand,
-           const RankOutcome& outcome);
-  /// Records the gaps in the traces of all ranks of two runs that were put together.
-  void add_whole(const Streams& base, const Streams& cand, const WholeRuns& runs,
-                 const RankOutcome& outcome);
 
  private:
-  [[nodiscard]] bool setting_differs(std::string_view name) const;
   void add_absent_ranks(std::span<const RankPair> pairs);
-  void add_unread(const StepStream& stream, bool in_cand);
-  /// Adds a reason for a verdict of kIncomplete.
-  void add_reason(tools::MessageId id, const std::string& text);
-  void add_incomplete(const std::string& who, const StepStream& stream,
-                      std::optional<uint32_t> last, std::optional<uint32_t> other_last,
-                      uint64_t missing);
 
   const TraceSet& base_;
   const TraceSet& cand_;
   DiffResult& result_;
-  const bool many_ranks_;
 };
+
+/// Records the gaps in the traces of a rank, which are known only after they were read.
+/// @param of_several  the runs have more ranks. @param result  of the rank.
+void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const StepStream& cand,
+              const RankOutcome& outcome, DiffResult& result);
+
+/// Records the gaps in the traces of all ranks of two runs that were put together.
+/// @param base_set, cand_set  the traces of the streams. @param result  has `wholes`.
+void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, const Streams& base,
+                        const Streams& cand, const WholeRuns& runs, const RankOutcome& outcome,
+                        DiffResult& result);
 
 }  // namespace convtrace::diff

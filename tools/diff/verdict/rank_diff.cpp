@@ -56,8 +56,8 @@ void RankDiff::run(StepSource& base, StepSource& cand,
     if (b != nullptr && trains(*b)) outcome_.last_cand_step = b->step;
     const bool take_base = a != nullptr && (b == nullptr || a->step <= b->step);
     const bool take_cand = b != nullptr && (a == nullptr || b->step <= a->step);
-    if (take_base) outcome_.base_replica.push_back(replica_sums(*a));
-    if (take_cand) outcome_.cand_replica.push_back(replica_sums(*b));
+    if (take_base) outcome_.base_replica.push_back(replica_sums(*a, names_));
+    if (take_cand) outcome_.cand_replica.push_back(replica_sums(*b, names_));
     if (!take_cand) {
       take_unpaired(*a, true);
       base.pop();

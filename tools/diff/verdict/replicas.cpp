@@ -1,6 +1,8 @@
 #include "tools/diff/verdict/replicas.h"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 
 #include "tools/diff/model/hash_mix.h"
 
@@ -26,13 +28,16 @@ void for_common_steps(const std::vector<ReplicaSums>& a, const std::vector<Repli
 
 }  // namespace
 
-ReplicaSums replica_sums(const StepRecords& step) {
+ReplicaSums replica_sums(const StepRecords& step, const format::Definitions& names) {
+  const auto text = [&names](format::StringId id) {
+    return uint64_t{std::hash<std::string_view>{}(names.text(id))};
+  };
   ReplicaSums sums{.step = step.step};
   for (const ValueRecord& r : step.values) {
     const bool weight = r.kind == SlotKind::kParam && r.key.phase == format::Phase::kOptimizer;
     if (!weight && r.kind != SlotKind::kGrad) continue;
     (weight ? sums.weights : sums.gradients) +=
-        mix_all({r.key.scope.value, r.key.slot.value, r.key.call, r.stats.hash});
+        mix_all({text(r.key.scope), text(r.key.slot), r.key.call, r.stats.hash});
   }
   return sums;
 }

@@ -16,13 +16,15 @@
 
 namespace convtrace::diff {
 
-/// Sums over the tensors that replicas share, independent of order. 0 if nothing was recorded.
+/// Sums over the tensors that replicas share, independent of order and of the process that makes
+/// them. 0 if nothing was recorded.
 struct ReplicaSums {
   uint32_t step = 0;
   uint64_t weights = 0;    ///< after the optimizer's step
   uint64_t gradients = 0;  ///< before the optimizer's step
 };
-[[nodiscard]] ReplicaSums replica_sums(const StepRecords& step);
+/// @param names  of the records.
+[[nodiscard]] ReplicaSums replica_sums(const StepRecords& step, const format::Definitions& names);
 
 /// The step in which a rank stops agreeing with its group.
 struct ReplicaParting {

@@ -5,9 +5,13 @@
 /// Source:   docs/comparison.md.
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tools/diff/ranks/rank_part.h"
+#include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
 
@@ -33,5 +37,22 @@ inline constexpr double kLeastAligned = 0.5;
 /// @return false if an input cannot be read: `error` names it, with the reason.
 [[nodiscard]] bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result,
                             std::string& error);
+
+/// Whether two runs are compared as wholes, not rank with rank: they divide their tensors or their
+/// data among ranks in two ways, and every rank of both has a trace.
+/// @param placed_unlike  asked at most once, of the first traces of both: facts/layouts.h.
+[[nodiscard]] bool are_wholes(const TraceSet& base, const TraceSet& cand, const DiffRules& rules,
+                              const std::function<bool()>& placed_unlike);
+
+/// Compares one pair of the traces of a job, in a process of its own.
+/// @param inputs  base and cand are a trace each. @param of_several  the job has more pairs.
+/// @param part  has the rank; gets what was found. @return as run_diff.
+[[nodiscard]] bool compare_pair(const DiffInputs& inputs, bool of_several, RankPart& part,
+                                std::string& error);
+
+/// Joins what compare_pair has found.
+/// @param parts  of the pairs of pair_ranks() that both runs have, in their order; nullopt: failed.
+void join_parts(const DiffInputs& inputs, const TraceSet& base, const TraceSet& cand,
+                std::span<std::optional<RankPart>> parts, DiffResult& result);
 
 }  // namespace convtrace::diff

@@ -1,0 +1,221 @@
+#include "tools/diff/ranks/joined.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "tools/common/complaints.h"
+#include "tools/common/text.h"
+#include "tools/diff/facts/preflight.h"
+#include "tools/diff/ranks/diff.h"
+#include "tools/diff/verdict/cause.h"
+#include "tools/diff/verdict/fact_root.h"
+#include "tools/diff/verdict/finding_stories.h"
+#include "tools/diff/verdict/other_forms.h"
+
+namespace convtrace::diff {
+namespace {
+
+using tools::MessageId;
+
+void append_findings(Findings& all, Findings more) {
+  all.count += more.count;
+  all.errors += more.errors;
+  for (FindingReport& finding : more.list)
+    if (all.list.size() < kMaxFindings) all.list.push_back(std::move(finding));
+}
+
+void add_carried(Carried& all, Carried carried) {
+  all.count += carried.count;
+  all.largest = std::max(all.largest, carried.largest);
+  const auto step = [](const Carried& one) { return one.first->step; };
+  if (carried.first && (!all.first || step(carried) < step(all)))
+    all.first = std::move(carried.first);
+}
+
+void add_unread(std::vector<Unread>& all, const Unread& one) {
+  auto known = std::ranges::find(all, one.reason, &Unread::reason);
+  if (known == all.end()) known = all.insert(known, {.reason = one.reason});
+  known->base += one.base;
+  known->cand += one.cand;
+}
+
+bool is_received(const RootReport& root) {
+  return slot_kind(root.record.slot) == SlotKind::kReceived;
+}
+
+/// What a collective brought began on another rank, unless all of its members agreed before.
+void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
+  const auto order = [](const RootReport& root) {
+    return std::tuple(root.record.step, is_received(root), root.position, root.record.rank);
+  };
+  if (other && (!first || order(*other) < order(*first))) first = std::move(other);
+}
+
+}  // namespace
+
+void add_findings(Findings& all, const Findings& more, uint32_t rank) {
+  all.count += more.count;
+  all.errors += more.errors;
+  for (const FindingReport& finding : more.list) {
+    if (all.list.size() >= kMaxFindings) break;
+    all.list.push_back(finding);
+    all.list.back().rank =
+        rank;  // of the pair: two single traces are compared whatever their ranks
+  }
+}
+
+void Joined::add(RankPart part) {
+  DiffResult& one = part.result;
+  add_counts(part);
+  add_lists(one);
+  // If any of several ranks may round, that one's reason is reported.
+  if (result_.why_exact.empty() || !one.exact) {
+    result_.exact = one.exact;
+    result_.why_exact = one.why_exact;
+  }
+  if (pairs_.size() > 1 && !one.wholes) {
+    add_replicas(base_replicas_.add(part.rank, std::move(part.base_replica)), false);
+    add_replicas(cand_replicas_.add(part.rank, std::move(part.cand_replica)), true);
+  }
+  append_findings(result_.base_findings, std::move(one.base_findings));
+  append_findings(result_.cand_findings, std::move(one.cand_findings));
+  facts_.add(std::move(part.facts));
+  result_.step_offset = one.step_offset;
+  if (one.wholes) result_.wholes = std::move(one.wholes);
+  add_carried(result_.carried, std::move(one.carried));
+  keep_earlier(result_.root, std::move(one.root));
+  keep_earlier(result_.first_bit_difference, std::move(one.first_bit_difference));
+}
+
+void Joined::add_counts(const RankPart& part) {
+  const DiffResult& one = part.result;
+  for (size_t i = 0; i < kClassCount; ++i) result_.counts[i] += one.counts[i];
+  result_.values += one.values;
+  result_.launches += one.launches;
+  result_.steps += one.steps;
+  result_.waived += one.waived;
+  result_.bits_unknown += one.bits_unknown;
+  result_.bits_known &= one.bits_known;
+  result_.allowance.add(one.allowance);
+  base_values_ += part.base_values;
+  cand_values_ += part.cand_values;
+  if (!uncompared_step_) uncompared_step_ = part.uncompared_step;
+}
+
+void Joined::add_lists(DiffResult& one) {
+  const auto append = [](auto& all, auto& more, size_t most) {
+    for (auto& each : more)
+      if (all.size() < most) all.push_back(std::move(each));
+  };
+  for (PreflightEntry& entry : one.preflight) add_entry(result_.preflight, std::move(entry));
+  append(result_.incomplete, one.incomplete, SIZE_MAX);
+  append(result_.alias_patterns, one.alias_patterns, kMaxAliasDifferences);
+  append(result_.summaries, one.summaries, SIZE_MAX);
+  append(result_.one_sided, one.one_sided, kMaxOneSided);
+  append(result_.births, one.births, SIZE_MAX);
+  append(result_.ranks, one.ranks, SIZE_MAX);
+  for (const Unread& unread : one.unread) add_unread(result_.unread, unread);
+  for (OtherForm& form : one.other_forms) add_other_form(result_.other_forms, std::move(form));
+  for (RenamedModule& module : one.renamed) {
+    const auto known = std::ranges::find(result_.renamed, module);
+    if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));
+  }
+}
+
+void Joined::add_replicas(std::vector<ReplicaParting> partings, bool in_cand) {
+  for (ReplicaParting& parting : partings) {
+    parting.in_cand = in_cand;
+    result_.replicas.push_back(parting);
+  }
+}
+
+/// Ranks whose root a collective brought, and whose births it explains.
+void Joined::mark_receivers() {
+  if (!result_.root || is_received(*result_.root)) return;
+  for (RankReport& rank : result_.ranks) {
+    rank.received = rank.root && is_received(*rank.root);
+    if (!rank.received) continue;
+    std::erase_if(result_.births,
+                  [&rank](const RecordReport& birth) { return birth.rank == rank.rank; });
+  }
+}
+
+std::string Joined::why_not_comparable() const {
+  using tools::numbered;
+  const auto nothing = [](std::string_view text) {
+    return numbered(MessageId::kNothingInCommon, text);
+  };
+  if (result_.ranks.empty()) return nothing("the runs have no rank in common");
+  if (result_.steps == 0) return nothing("the runs have no step in common");
+  if (result_.values == 0) {
+    return nothing("no value could be compared (no statistics in common)");
+  }
+  if (!result_.bits_known &&
+      result_.counts[static_cast<size_t>(Class::kBitDifference)] == result_.values) {
+    return numbered(MessageId::kTwoHashes,
+                    "of all values only hashes are known, of versions 1 and 2");
+  }
+  const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
+  if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
+    return numbered(MessageId::kLittleInCommon,
+                    "too little is alike: only " + tools::count_text(result_.values) + " of " +
+                        tools::count_text(base_values_) + " and " +
+                        tools::count_text(cand_values_) + " values have a partner");
+  }
+  if (uncompared_step_ && !result_.root) {
+    return nothing("no value could be compared in step " + std::to_string(*uncompared_step_));
+  }
+  return "";
+}
+
+const format::TraceMeta& Joined::meta_of(uint32_t rank, bool in_cand) const {
+  const RankPair& pair = *std::ranges::find(pairs_, rank, &RankPair::rank);
+  const TraceSet& run = in_cand ? cand_ : base_;
+  return run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta;
+}
+
+void Joined::find_cause() {
+  result_.cause = diff::find_cause(*result_.root, result_.base_findings, result_.cand_findings);
+  if (result_.cause) {
+    const auto meta = [this](uint32_t rank) -> const format::TraceMeta& {
+      return meta_of(rank, result_.cause->in_cand);
+    };
+    name_frames(result_.cause->finding, meta);
+  }
+}
+
+void Joined::decide(bool allow_incomplete) {
+  number_stories(result_.base_findings);
+  number_stories(result_.cand_findings);
+  result_.facts = facts_.differences();
+  // What divides a module among ranks changes its class and its sizes.
+  for (FactDifference& fact : result_.facts)
+    fact.configuration &= !(result_.wholes && fact.kind == FactKind::kModule);
+  if (auto setting = setting_root(result_)) result_.root = std::move(setting);
+  for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
+    if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);
+  }
+  mark_receivers();
+  std::ranges::sort(result_.renamed, {}, &RenamedModule::base);
+  std::ranges::stable_sort(result_.births, {}, &RecordReport::step);
+  if (result_.births.size() > kMaxBirths) result_.births.resize(kMaxBirths);
+  result_.why_not_comparable = why_not_comparable();
+  if (!result_.why_not_comparable.empty()) {
+    result_.verdict = Verdict::kNotComparable;
+    result_.root.reset();
+  } else if (result_.root) {
+    result_.verdict = Verdict::kDiverged;
+    find_cause();
+  } else if (!result_.incomplete.empty() && !allow_incomplete) {
+    result_.verdict = Verdict::kIncomplete;
+  } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {
+    result_.verdict = Verdict::kFindings;
+    for (const bool in_cand : {false, true})
+      name_frames(in_cand ? result_.cand_findings : result_.base_findings,
+                  [this, in_cand](uint32_t rank) -> const format::TraceMeta& {
+                    return meta_of(rank, in_cand);
+                  });
+  }
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,57 @@
+#pragma once
+/// @file part_file.h
+/// The ways of convtrace-diff that convtrace.jobs uses: a job is compared by many processes and joined by one.
+///
+///     --describe SIDE KIND TRACE NAME   what pairing needs to know of a trace; to stdout
+///     --pairs BASE CAND                 descriptions from stdin; which are compared, as JSON; to stdout
+///     --part RANK BASE CAND             one pair of traces; what was found, to stdout; with --json F the report of the pair alone
+///     --parts BASE CAND                 descriptions and parts from stdin; the reports of the whole
+///
+/// On stdin: a u32 count and as many descriptions, then the parts in the order of --pairs. Each begins with a u64 of its length;
+/// a part of no bytes has failed.
+///
+/// Errors:    bytes of another version, or damaged, are refused.
+
+#include <istream>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tools/diff/model/rules.h"
+#include "tools/diff/ranks/rank_part.h"
+#include "tools/diff/read/trace_set.h"
+
+namespace convtrace::diff {
+
+/// A trace, as far as pairing needs to know it.
+struct Description {
+  bool in_cand = false;
+  bool in_folder = false;
+  std::string problem{};  ///< a line, escaped, why it cannot be read; "" if it can
+  TraceFile file{};
+  std::vector<std::string> placements{};  ///< facts/layouts.h
+};
+
+/// @param name  the path to show. @param problem  why the trace is not opened; "" if it is.
+[[nodiscard]] Description describe(bool in_cand, bool in_folder, const std::string& trace,
+                                   const std::string& name, const std::string& problem);
+[[nodiscard]] std::string to_bytes(const Description& description);
+[[nodiscard]] std::string to_bytes(const RankPart& part);
+
+/// @param error  one line, escaped, if a run has no trace that can be read, or if the bytes are odd.
+/// The traces of both runs, as they were described.
+struct Described {
+  TraceSet base, cand;
+  bool placed_unlike = false;  ///< their first traces are
+};
+/// @param described  has the paths.
+[[nodiscard]] bool read_descriptions(std::istream& in, Described& described, std::string& error);
+/// Reads to the end. @return false: the bytes are odd.
+[[nodiscard]] bool read_parts(std::istream& in, std::vector<std::optional<RankPart>>& parts);
+
+/// Writes {"whole": W, "pairs": [{"base": B, "cand": C, "rank": R}...]}: whether the runs are compared as wholes, and the paths of
+/// the pairs that both runs have.
+void write_pairs(const Described& described, const DiffRules& rules, std::ostream& out);
+
+}  // namespace convtrace::diff

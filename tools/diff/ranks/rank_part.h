@@ -1,0 +1,28 @@
+#pragma once
+/// @file rank_part.h
+/// What the comparison of one rank's two traces found, before the ranks are joined.
+///
+/// Place:     diff.cpp makes them, here or in another process (part_codec.h); joined.h joins them.
+/// Threads:   plain values.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/diff/facts/facts.h"
+#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+struct RankPart {
+  uint32_t rank = 0;
+  DiffResult result;  ///< of this rank alone, without what is decided about all
+  /// Numbers of values in steps that both runs have.
+  uint64_t base_values = 0, cand_values = 0;
+  std::optional<uint32_t> uncompared_step{};  ///< the first in which no value could be compared
+  std::vector<ReplicaSums> base_replica{}, cand_replica{};
+  FactState facts{};
+};
+
+}  // namespace convtrace::diff

@@ -1,0 +1,16 @@
+#pragma once
+/// @file write_digest.h
+/// Writes what `convtrace origin` keeps of one trace as a digest (rows.h, table_codec.h).
+///
+/// Memory:   all calls and values of the trace that matter to `convtrace origin`, 170 bytes each.
+
+#include <ostream>
+#include <string>
+
+namespace convtrace::origin {
+
+/// A trace that cannot be read is a digest, too: one that says so.
+/// @param out  gets it; a failure to write shows in its state.
+void write_digest(const std::string& path, std::ostream& out);
+
+}  // namespace convtrace::origin

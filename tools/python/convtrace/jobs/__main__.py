@@ -1,0 +1,60 @@
+"""python -m convtrace.jobs origin|diff --engine duckdb|spark [--json F] DIR..."""
+import argparse
+import shutil
+import sys
+import tempfile
+
+
+_RULES = ("tol", "ignore", "exact", "layouts", "step-offset", "map")
+
+
+def main(arguments=None):
+    """The exit code of the program whose work is done; 2 for usage and for an engine that is not there."""
+    parser = argparse.ArgumentParser(prog="python -m convtrace.jobs", description=(
+        "convtrace origin and convtrace-diff for folders and object stores of many traces, with the same JSON and exit codes"))
+    commands = parser.add_subparsers(dest="command", required=True, metavar="origin|diff")
+    origin = commands.add_parser("origin", help="where a job went wrong first")
+    origin.add_argument("paths", nargs="+", metavar="TRACE", help="traces, or folders of them: paths, or URLs as s3://bucket/run")
+    origin.add_argument("--window-steps", type=int, metavar="N", help="steps that the verdict has in memory at once")
+    diff = commands.add_parser("diff", help="the first divergence between two jobs")
+    diff.add_argument("base", metavar="BASE", help="trace, or folder of traces, of the run to trust: a path or a URL")
+    diff.add_argument("cand", metavar="CAND", help="the same of the run in doubt")
+    for name in _RULES:
+        diff.add_argument("--" + name, action="append", default=[], metavar="X", help="as convtrace-diff has it")
+    diff.add_argument("--allow-incomplete", action="store_true", help="as convtrace-diff has it")
+    for command in (origin, diff):
+        command.add_argument("--engine", required=True, choices=["duckdb", "spark"])
+        command.add_argument("--json", metavar="F", help="everything that was found; -: stdout")
+        command.add_argument("--output", metavar="DIR", help="keep the tables there; for a cluster of Spark a place that all machines see")
+        command.add_argument("--master", metavar="URL", help="of Spark; default: what spark-submit says, else local[*]")
+        command.add_argument("--workers", type=int, metavar="N", help="tasks at once, with DuckDB; default: processors")
+    options = parser.parse_args(arguments)
+    try:
+        from . import engines
+        from . import diff as diff_job
+        from . import origin as origin_job
+        engine = engines.ENGINES[options.engine](master=options.master, workers=options.workers)
+    except ModuleNotFoundError as error:
+        print("convtrace: CT-2006 --engine %s needs the Python package %s: pip install %s" % (
+            options.engine, error.name, error.name), file=sys.stderr)
+        return 2
+    if not engine.is_local and not options.output:
+        engine.close()
+        print("convtrace: CT-2001 a cluster needs --output: a place that all its machines see", file=sys.stderr)
+        return 2
+    folder = options.output or tempfile.mkdtemp(prefix="convtrace-jobs-")
+    reports = ["--json", options.json] if options.json else []
+    try:
+        if options.command == "origin":
+            return origin_job.run(engine, options.paths, folder, reports, options.window_steps)
+        rules = ["--%s=%s" % (name, word) for name in _RULES for word in getattr(options, name.replace("-", "_"))]
+        rules += ["--allow-incomplete"] * options.allow_incomplete
+        return diff_job.run(engine, options.base, options.cand, folder, reports, rules)
+    finally:
+        engine.close()
+        if not options.output:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

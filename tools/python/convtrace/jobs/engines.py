@@ -1,0 +1,116 @@
+"""DuckDB and Spark, as far as jobs need them. Both have
+
+    each(function, tasks)             what function(task) returns for each task, in their order; an exception is returned, too
+    write(sql, views, folder, by)     the rows of a query as Parquet, partitioned by a column, or in one folder where `by` is None
+    members(names)                    the SQL of a struct of columns
+    is_local                          whether all runs on this machine
+
+`views` maps names in the query to folders of Parquet files. A folder that was there is replaced.
+"""
+import concurrent.futures
+import os
+import shutil
+import sys
+
+from . import places
+
+
+_TRIES = 3
+
+
+class DuckDb:
+    """Tasks run in `workers` threads, each of which waits for a program."""
+    is_local = True
+
+    def __init__(self, workers=None, **_):
+        import duckdb
+
+        self._duckdb = duckdb
+        self._workers = workers or os.cpu_count()
+
+    def each(self, function, tasks):
+        with concurrent.futures.ThreadPoolExecutor(self._workers) as pool:
+            return list(pool.map(_Caught(function), tasks))
+
+    def write(self, sql, views, folder, by=None):
+        if places.is_url(folder):
+            raise ValueError("DuckDB writes to folders of this machine, not to " + folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        with self._duckdb.connect() as connection:
+            for name, place in views.items():
+                connection.execute("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)" % (name, _quoted(place + "/*.parquet")))
+            target = folder if by else folder + "/rows.parquet"
+            connection.execute("COPY (%s) TO %s (FORMAT parquet%s)" % (
+                sql, _quoted(target), ", PARTITION_BY (%s)" % by if by else ""))
+
+    def members(self, names):
+        return "struct_pack(%s)" % ", ".join("%s := %s" % (name, name) for name in names)
+
+    def close(self):
+        pass
+
+
+class Spark:
+    """Tasks run where Spark runs them. This package is there, with the programs beside it, and sees the same folders."""
+
+    def __init__(self, master=None, **_):
+        from pyspark.sql import SparkSession
+
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        if master is None or master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("convtrace").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+        self._session = (builder.master(master) if master else builder).getOrCreate()
+        self.is_local = self._session.sparkContext.master.startswith("local")
+        self._session.sparkContext.setLogLevel("FATAL")  # what fails is told here
+
+    def each(self, function, tasks):
+        try:
+            return self._run(function, tasks)
+        except Exception:  # noqa: BLE001 - a task that takes its worker with it ends the job of all
+            return [_Caught(lambda task: self._run(function, [task])[0], tries=1)(task) for task in tasks]
+
+    def _run(self, function, tasks):
+        return self._session.sparkContext.parallelize(tasks, max(1, len(tasks))).map(_Caught(function)).collect()
+
+    def write(self, sql, views, folder, by=None):
+        for name, place in views.items():
+            self._session.read.parquet(_url(place)).createOrReplaceTempView(name)
+        writer = self._session.sql(sql).write.mode("overwrite")
+        (writer.partitionBy(by) if by else writer).parquet(_url(folder))
+
+    def members(self, names):
+        return "struct(%s)" % ", ".join(names)
+
+    def close(self):
+        self._session.stop()
+
+
+ENGINES = {"duckdb": DuckDb, "spark": Spark}
+
+
+class _Caught:
+    """A function that is tried again when it fails, and whose last exception is its answer: the other tasks go on."""
+
+    def __init__(self, function, tries=_TRIES):
+        self._function, self._tries = function, tries
+
+    def __call__(self, task):
+        for _ in range(self._tries):
+            try:
+                return self._function(task)
+            except Exception as error:  # noqa: BLE001 - of any kind
+                failure = RuntimeError(str(error) or type(error).__name__)
+        return failure
+
+
+def _quoted(text):
+    return "'%s'" % text.replace("'", "''")
+
+
+def _url(place):
+    """Spark takes a path for one of the cluster's default file system."""
+    return place if places.is_url(place) else "file://" + os.path.abspath(place)
