@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Judges convtrace-diff by pairs of runs of one training in unlike layouts, of which the truth is known.
 
-usage: run.py [--runs FOLDER] [--match EXPRESSION] [--full]
+usage: run.py [--runs FOLDER] [--match EXPRESSION] [--set first_set|second_set...] [--full]
 Prints a table in Markdown; exit code 1 where a pair without a fault diverges or is not compared whole, or the root of a fault is
 another. Needs PyTorch with gloo, and CONVTRACE_BUILD, the build folder (by default build/release).
 """
 import argparse
-import dataclasses
 import datetime
+import importlib
 import json
 import os
 import pathlib
@@ -20,61 +20,20 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build" / "release")).resolve()
 
 
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    base: str  # layout:ranks[:word...]
-    cand: str
-    root: str = ""  # expression over "step phase scope slot"; none: no fault
-    full: bool = False  # with --full alone
-    told: bool = False  # that the layouts differ, which nothing in the traces says
-
-
-PAIRS = [
-    Pair("one:1", "ddp:2"),
-    Pair("one:1", "fsdp:2"),
-    Pair("one:1", "tp:2"),
-    Pair("one:1", "hand:2"),
-    Pair("one:1", "tp+fsdp:4"),
-    Pair("one:1", "one:1:fused", told=True),
-    Pair("fsdp:2", "tp:2"),
-    Pair("tp+fsdp:4", "ddp:2"),
-    Pair("hand:2", "one:1:fused"),
-    Pair("one:1:masked", "ddp:2:masked"),
-    Pair("one:1:bf16", "tp:2:bf16", full=True),
-    Pair("one:1:bf16", "ddp:2:bf16", full=True),
-    Pair("fsdp:2", "fsdp:4", full=True),
-    Pair("one:1", "hand:4", full=True),
-    Pair("one:1", "ddp:2:gradients-summed", "0 backward .* grad:"),
-    Pair("one:1", "ddp:2:same-data", "0 data  input:0"),
-    Pair("one:1", "ddp:2:replica", "1 forward head output:0"),
-    # The scale of a loss by the counts of its rank: Megatron-LM#7452, item 3.
-    Pair("one:1:masked", "ddp:2:local-counts", "0 \\S+ .*loss"),
-    Pair("one:1", "fsdp:2:scale", "1 .* (loss|input:0)"),
-    Pair("one:1", "tp:2:other-shard", "0 forward blocks.1.up param:weight"),
-    Pair("one:1", "hand:2:bias-everywhere", "0 forward blocks.0.attn.o_proj output:0"),
-    Pair("one:1", "hand:2:no-reduction", "0 backward blocks.1\\S* grad"),
-    Pair("ddp:2", "hand:2:no-reduction", "0 backward blocks.1\\S* grad", told=True),
-    Pair("hand:2", "fsdp:2:scale", "1 .* (loss|input:0)", full=True),
-    Pair("one:1:bf16", "hand:2:bf16:bias-everywhere", "0 forward blocks.0.attn.o_proj output:0", full=True),
-]
-
-
-def work(rank, size, layout, words, store):
-    """One rank of a training."""
+def work(name, rank, size, layout, words, store):
+    """One rank of a training of a set."""
     import torch
-
-    import programs
     if size > 1:
         torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=size,
                                              timeout=datetime.timedelta(seconds=60))
-    programs.run(layout, rank, size, words)
+    importlib.import_module(name).run(layout, rank, size, words)
     if size > 1:
         torch.distributed.barrier()
     sys.stdout.flush()
     os._exit(0)
 
 
-def traced(name, folder):
+def traced(of_set, name, folder):
     """The traces of a training, made once."""
     if folder.is_dir():
         return
@@ -86,7 +45,7 @@ def traced(name, folder):
     with tempfile.TemporaryDirectory() as store:
         ranks = int(ranks)
         children = [subprocess.Popen(
-            [sys.executable, __file__, "--work", str(rank), str(ranks), layout, ":".join(words), os.path.join(store, "store")],
+            [sys.executable, __file__, "--work", of_set, str(rank), str(ranks), layout, ":".join(words), os.path.join(store, "store")],
             env=env | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}, stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
         for child in children:
             _, said = child.communicate(timeout=300)
@@ -94,9 +53,10 @@ def traced(name, folder):
                 sys.exit(f"{name}: exit code {child.returncode}\n{said}")
 
 
-def compared(base, cand, told):
-    done = subprocess.run([BUILD / "bin" / "convtrace-diff", base, cand, "--json", "-", *(["--layouts", "whole"] if told else [])],
-                          stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+def compared(pair, base, cand):
+    options = (["--layouts", "whole"] if pair.told else []) + (["--map", HERE / pair.map] if pair.map else [])
+    done = subprocess.run([BUILD / "bin" / "convtrace-diff", base, cand, "--json", "-", *options], stdout=subprocess.PIPE,
+                          text=True, stderr=subprocess.DEVNULL)
     if done.returncode not in (0, 1, 3):
         sys.exit(f"{base} {cand}: exit code {done.returncode}")
     return json.loads(done.stdout)
@@ -112,21 +72,23 @@ def main():
     parser.add_argument("--runs", type=pathlib.Path, help="folder of the traces, which are kept and used again")
     parser.add_argument("--match", default="", help="only pairs whose names an expression finds")
     parser.add_argument("--full", action="store_true", help="all pairs")
-    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--set", nargs="+", default=["first_set"], help="modules of this folder with trainings and PAIRS")
+    parser.add_argument("--work", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        rank, size, layout, words, store = options.work
-        work(int(rank), int(size), layout, words.split(":"), store)
+        name, rank, size, layout, words, store = options.work
+        work(name, int(rank), int(size), layout, words.split(":"), store)
     scratch = tempfile.TemporaryDirectory()
     runs = options.runs or pathlib.Path(scratch.name)
     print("| baseline | candidate | verdict | root | compared | not compared | right |\n|---|---|---|---|---|---|---|")
     good = True
-    for pair in PAIRS:
+    for of_set, pair in ((name, pair) for name in options.set for pair in importlib.import_module(name).PAIRS):
         if (pair.full and not options.full) or not re.search(options.match, f"{pair.base} {pair.cand}"):
             continue
-        for name in (pair.base, pair.cand):
-            traced(name, runs / name.replace(":", "-"))
-        report = compared(*(runs / name.replace(":", "-") for name in (pair.base, pair.cand)), pair.told)
+        folders = [runs / of_set / name.replace(":", "-") for name in (pair.base, pair.cand)]
+        for name, folder in zip((pair.base, pair.cand), folders):
+            traced(of_set, name, folder)
+        report = compared(pair, *folders)
         apart = report["layouts"]["values_not_compared"] if report["layouts"] else ""
         if pair.root:
             right = report["verdict"] == "diverged" and re.match(pair.root, place(report)) is not None

@@ -230,6 +230,21 @@ TEST_CASE("whole: the parts of a batch are counted by what modules get as data",
         Verdict::kDiverged);
 }
 
+TEST_CASE("whole: the gradient of a number that parts of a batch share is a sum of theirs",
+          "[diff][whole]") {
+  const Numbers x = numbers(1);
+  const auto step = [&](size_t rank, size_t parts, float gradient) -> Step {
+    return {value("", "input:0", part(x, rank, parts), Phase::kData),
+            value("", "loss", {3.0F + static_cast<float>(rank)}, Phase::kLoss),
+            value("", "grad_output:0", {gradient}, Phase::kBackward)};
+  };
+  const std::vector<Step> two = {step(0, 2, 0.75F), step(1, 2, 0.25F)};
+  const Step one = {value("", "input:0", x, Phase::kData), value("", "loss", {3.5F}, Phase::kLoss),
+                    value("", "grad_output:0", {0.5F}, Phase::kBackward)};
+  CHECK(compared({one}, two).verdict == Verdict::kSame);
+  CHECK(compared(two, {one}).verdict == Verdict::kSame);
+}
+
 TEST_CASE("whole: a copy with other bits is seen whatever its statistics", "[diff][whole]") {
   const auto ids = [](const Numbers& values) -> Step {
     StatsSpec spec = value("fc", "input:0", values);

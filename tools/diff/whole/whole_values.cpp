@@ -64,6 +64,20 @@ bool is_divided(SlotKind kind) {
 
 bool has_statistics(const Held& held) { return held.record->capture != format::Capture::kHash; }
 
+/// Whether sums with others can be compared: the number is known, or its sketch.
+bool may_be_added(const Held& held) {
+  const ValueRecord& record = *held.record;
+  return has_statistics(held) && record.stats.finite == record.stats.count &&
+         format::number_class(record.dtype) == NumberClass::kFloat &&
+         (record.stats.count == 1 || record.stats.sketch.is_known());
+}
+
+/// How far two tensors of one size are apart, both of which may be added.
+double distance(const format::Stats& a, const format::Stats& b) {
+  return a.count == 1 ? std::abs(a.sum.as_f64() - b.sum.as_f64())
+                      : sketched_distance(a.sketch, b.sketch);
+}
+
 /// The ranks whose values are pieces: of each content as many as there are copies less.
 std::vector<Held> pieces_of(const HeldValue& value, uint64_t copies) {
   std::map<uint64_t, uint64_t> left = contents_of(value);
@@ -94,7 +108,7 @@ uint64_t hash_of(const std::vector<Held>& pieces) {
 /// The copy that is furthest from the other run's value.
 const Held& furthest(const HeldValue& value, const HeldValue& partner) {
   const Held& other = partner.by_rank.front();
-  const auto distance = [&other](const Held& held) {
+  const auto order = [&other](const Held& held) {
     const format::Stats &a = held.record->stats, &b = other.record->stats;
     const bool same_finite = a.nan == b.nan && a.pos_inf == b.pos_inf && a.neg_inf == b.neg_inf;
     const bool same_size = a.count == b.count;  // else the other run's is a piece
@@ -103,7 +117,7 @@ const Held& furthest(const HeldValue& value, const HeldValue& partner) {
                   : 0;
     return std::tuple(!same_finite, a.hash != b.hash, std::isnan(apart) ? 0 : apart);
   };
-  return *std::ranges::max_element(value.by_rank, {}, distance);
+  return *std::ranges::max_element(value.by_rank, {}, order);
 }
 
 /// The samples of pieces that have all of their elements among them; else none.
@@ -373,7 +387,8 @@ ValueRecord WholeValues::reduced(const HeldValue& value, Reduction reduction) co
   return record;
 }
 
-void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecords& whole) {
+void WholeValues::put(Side& side, const Chosen& chosen, double factor, double partner_factor,
+                      StepRecords& whole) {
   const HeldValue& value = *chosen.value;
   const HeldValue* const partner = chosen.partner;
   Held shown = value.by_rank.front();
@@ -392,17 +407,14 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecor
     record = reduced(value, reduction_of(record));
     samples.clear();
   } else if (chosen.form.how == How::kInFull && may_be_term(record) &&
-             std::ranges::all_of(value.by_rank, [](const Held& held) {
-               return held.record->stats.sketch.is_known() &&
-                      held.record->stats.finite == held.record->stats.count;
-             })) {
-    const format::Stats& other = partner->by_rank.front().record->stats;
-    const bool comparable = other.count == record.stats.count && other.sketch.is_known();
+             std::ranges::all_of(value.by_rank, may_be_added)) {
+    ValueRecord other = first_of(*partner);
+    scale(other.stats, partner_factor / factor);
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+      if (reduction == Reduction::kMean && !record.unclipped) continue;
       const ValueRecord one = reduced(value, reduction);
-      if (!comparable || (reduction == Reduction::kMean && !record.unclipped) ||
-          sketched_distance(one.stats.sketch, other.sketch) >=
-              sketched_distance(record.stats.sketch, other.sketch))
+      if (!may_be_added(partner->by_rank.front()) || one.stats.count != other.stats.count ||
+          distance(one.stats, other.stats) >= distance(record.stats, other.stats))
         continue;
       summed_ += record.in_pieces ? 0 : 1;
       record = one;
@@ -456,11 +468,16 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecor
 
 /// The gradient of an activation is that of the loss of its part of the batch, which counts for
 /// 1 / parts in the mean.
-void WholeValues::write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole) {
+void WholeValues::write(const HeldStep& step, Side& side, const Side& other, StepRecords& whole) {
   std::ranges::stable_sort(side.chosen, {}, [](const Chosen& c) { return c.value->at; });
-  const double of_gradient = static_cast<double>(least_parts) / static_cast<double>(side.parts());
-  for (const Chosen& chosen : side.chosen)
-    put(side, chosen, is_activation_gradient(first_of(*chosen.value)) ? of_gradient : 1, whole);
+  const auto least_parts = static_cast<double>(std::min(side.parts(), other.parts()));
+  for (const Chosen& chosen : side.chosen) {
+    const bool is_gradient = is_activation_gradient(first_of(*chosen.value));
+    const auto factor = [&](const Side& of) {
+      return is_gradient ? least_parts / static_cast<double>(of.parts()) : 1;
+    };
+    put(side, chosen, factor(side), factor(other), whole);
+  }
   whole.launches = step.launches();
   whole.may_be_cut = step.may_be_cut();
 }
@@ -470,9 +487,8 @@ void WholeValues::put_together(HeldStep& base, HeldStep& cand, StepRecords& base
   pair(base, cand);
   join_fused();
   choose();
-  const size_t least_parts = std::min(base_.parts(), cand_.parts());
-  write(base, base_, least_parts, base_whole);
-  write(cand, cand_, least_parts, cand_whole);
+  write(base, base_, cand_, base_whole);
+  write(cand, cand_, base_, cand_whole);
 }
 
 }  // namespace convtrace::diff

@@ -118,8 +118,9 @@ class WholeValues {
   void take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form) const;
   void leave(const HeldValue& base, const HeldValue& cand);
   [[nodiscard]] ValueRecord reduced(const HeldValue& value, Reduction reduction) const;
-  void put(Side& side, const Chosen& chosen, double factor, StepRecords& whole);
-  void write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole);
+  void put(Side& side, const Chosen& chosen, double factor, double partner_factor,
+           StepRecords& whole);
+  void write(const HeldStep& step, Side& side, const Side& other, StepRecords& whole);
 
   format::Definitions& names_;
   std::vector<ScopeRename> renames_;

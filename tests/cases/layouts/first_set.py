@@ -10,6 +10,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from pair import Pair
+
 WIDTH, HEADS, WORDS, ROWS, LENGTH, STEPS = 32, 4, 50, 8, 16, 3
 
 
@@ -189,3 +191,33 @@ def run(layout, rank, size, faults):
     with contextlib.suppress(RuntimeError):
         torch.use_deterministic_algorithms(True)
     train(layout, rank, size, faults)
+
+
+PAIRS = [
+    Pair("one:1", "ddp:2"),
+    Pair("one:1", "fsdp:2"),
+    Pair("one:1", "tp:2"),
+    Pair("one:1", "hand:2"),
+    Pair("one:1", "tp+fsdp:4"),
+    Pair("one:1", "one:1:fused", told=True),
+    Pair("fsdp:2", "tp:2"),
+    Pair("tp+fsdp:4", "ddp:2"),
+    Pair("hand:2", "one:1:fused"),
+    Pair("one:1:masked", "ddp:2:masked"),
+    Pair("one:1:bf16", "tp:2:bf16", full=True),
+    Pair("one:1:bf16", "ddp:2:bf16", full=True),
+    Pair("fsdp:2", "fsdp:4", full=True),
+    Pair("one:1", "hand:4", full=True),
+    Pair("one:1", "ddp:2:gradients-summed", "0 backward .* grad:"),
+    Pair("one:1", "ddp:2:same-data", "0 data  input:0"),
+    Pair("one:1", "ddp:2:replica", "1 forward head output:0"),
+    # The scale of a loss by the counts of its rank: Megatron-LM#7452, item 3.
+    Pair("one:1:masked", "ddp:2:local-counts", "0 \\S+ .*loss"),
+    Pair("one:1", "fsdp:2:scale", "1 .* (loss|input:0)"),
+    Pair("one:1", "tp:2:other-shard", "0 forward blocks.1.up param:weight"),
+    Pair("one:1", "hand:2:bias-everywhere", "0 forward blocks.0.attn.o_proj output:0"),
+    Pair("one:1", "hand:2:no-reduction", "0 backward blocks.1\\S* grad"),
+    Pair("ddp:2", "hand:2:no-reduction", "0 backward blocks.1\\S* grad", told=True),
+    Pair("hand:2", "fsdp:2:scale", "1 .* (loss|input:0)", full=True),
+    Pair("one:1:bf16", "hand:2:bf16:bias-everywhere", "0 forward blocks.0.attn.o_proj output:0", full=True),
+]
