@@ -243,6 +243,31 @@ TEST_CASE("whole: the gradient of a number that parts of a batch share is a sum 
                     value("", "grad_output:0", {0.5F}, Phase::kBackward)};
   CHECK(compared({one}, two).verdict == Verdict::kSame);
   CHECK(compared(two, {one}).verdict == Verdict::kSame);
+  // As of a loss that the model returns.
+  CHECK(compared({step(0, 1, 1)}, {step(0, 2, 1), step(1, 2, 1)}).root->record.slot == "loss");
+  CHECK(compared({one}, {step(0, 2, 0.5F), step(1, 2, 0.5F)}).verdict == Verdict::kSame);
+  std::vector<Step> four;
+  for (size_t rank = 0; rank < 4; ++rank)
+    four.push_back(step(rank, 4, 0.2F + 0.2F * static_cast<float>(rank)));
+  for (size_t rank = 0; rank < 4; ++rank) four[rank][1] = two[rank % 2][1];
+  CHECK(compared(two, four).verdict == Verdict::kSame);
+  four[3][2] = value("", "grad_output:0", {0.9F}, Phase::kBackward);
+  CHECK(compared(two, four).verdict == Verdict::kDiverged);
+}
+
+TEST_CASE("whole: a replica that an update parted is told, however wide updates are judged",
+          "[diff][whole]") {
+  const auto step = [](float update) -> Step {
+    const Numbers w = numbers(1), g = numbers(2);
+    Numbers after = w;
+    for (size_t i = 0; i < w.size(); ++i) after[i] -= update * g[i];
+    return {value("fc", "param:weight", w), value("fc", "grad:weight", g, Phase::kBackward),
+            value("fc", "param:weight", after, Phase::kOptimizer)};
+  };
+  CHECK(compared({step(0.01F)}, {step(0.01F), step(0.01F)}).verdict == Verdict::kSame);
+  const DiffResult result = compared({step(0.01F)}, {step(0.01F), step(0)});
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(where(result).phase == Phase::kOptimizer);
 }
 
 TEST_CASE("whole: a copy with other bits is seen whatever its statistics", "[diff][whole]") {

@@ -215,7 +215,8 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     weigh(apart, {.rms = *allowed, .norm = *allowed}, source, comparison);
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
     comparison.born = comparison.z > 1 && source.rms <= *allowed;
-  } else if (is_float && is_update(record) && !sources_.is_clean(record)) {
+  } else if (is_float && is_update(record) && !sources_.is_clean(record) &&
+             !(record.parted || cand.record.parted)) {
     // The effect of rounding on an optimizer is judged for all updates together.
     weigh(apart, {}, source, comparison);
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;

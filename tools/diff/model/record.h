@@ -100,6 +100,8 @@ struct ValueRecord {
   /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
   /// nothing.
   bool in_pieces = false;
+  /// A copy of a tensor of which another rank holds an unlike one.
+  bool parted = false;
   /// Norm of the change since the parameter was recorded last, estimated from the sketches of all
   /// pieces; NaN: not known.
   double moved = std::numeric_limits<double>::quiet_NaN();

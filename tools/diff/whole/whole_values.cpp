@@ -230,12 +230,13 @@ std::vector<WholeValues::Form> WholeValues::forms_of(const HeldValue& value) con
 }
 
 std::optional<std::pair<WholeValues::Form, WholeValues::Form>> WholeValues::common(
-    const std::vector<Form>& base, const std::vector<Form>& cand) {
+    const std::vector<Form>& base, const std::vector<Form>& cand, bool are_terms) {
   std::optional<std::pair<Form, Form>> best;
   for (const Form& a : base) {
     for (const Form& b : cand) {
-      // Of unlike copies in both runs nothing says which belong together.
-      if (a.count != b.count || (a.how == How::kInFull && b.how == How::kInFull)) continue;
+      // Of unlike copies in both runs nothing says which belong together; terms have their sums.
+      const bool unlike = a.how == How::kInFull && b.how == How::kInFull;
+      if (a.count != b.count || (unlike && !are_terms)) continue;
       if (!best || a.cost + b.cost < best->first.cost + best->second.cost) best = {a, b};
     }
   }
@@ -258,9 +259,16 @@ RecordKey WholeValues::in_base(RecordKey key) {
   return key;
 }
 
-void WholeValues::take(Side& side, HeldValue& value, const HeldValue* partner,
-                       const Form& form) const {
-  side.chosen.push_back({&value, partner, form});
+/// Whether a gradient is of something that all parts of the batch have, in both runs.
+bool WholeValues::are_shared_by_parts(const HeldValue& base, const HeldValue& cand) const {
+  return is_activation_gradient(first_of(base)) && base_.parts() > 1 && cand_.parts() > 1 &&
+         std::ranges::all_of(base.by_rank, may_be_added) &&
+         std::ranges::all_of(cand.by_rank, may_be_added);
+}
+
+void WholeValues::take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form,
+                       How partner_form) const {
+  side.chosen.push_back({&value, partner, form, partner_form});
   const ValueRecord& first = first_of(value);
   if (first.kind == SlotKind::kInput && first.key.phase == format::Phase::kData) {
     const size_t parts = form.how == How::kPieces ? value.by_rank.size() / form.copies : 1;
@@ -357,10 +365,11 @@ void WholeValues::choose() {
       std::vector<Form> forms = value == nullptr ? std::vector<Form>() : forms_of(*value);
       if (forms.empty()) continue;
       if (forms.front().how == How::kInFull) forms.front().how = How::kCopies;
-      take(base == nullptr ? cand_ : base_, *value, nullptr, forms.front());
-    } else if (const auto forms = common(forms_of(*base), forms_of(*cand))) {
-      take(base_, *base, cand, forms->first);
-      take(cand_, *cand, base, forms->second);
+      take(base == nullptr ? cand_ : base_, *value, nullptr, forms.front(), forms.front().how);
+    } else if (const auto forms =
+                   common(forms_of(*base), forms_of(*cand), are_shared_by_parts(*base, *cand))) {
+      take(base_, *base, cand, forms->first, forms->second.how);
+      take(cand_, *cand, base, forms->second, forms->first.how);
     } else {
       leave(*base, *cand);
     }
@@ -387,8 +396,13 @@ ValueRecord WholeValues::reduced(const HeldValue& value, Reduction reduction) co
   return record;
 }
 
-void WholeValues::put(Side& side, const Chosen& chosen, double factor, double partner_factor,
-                      StepRecords& whole) {
+/// Whether each part of the batch has its own elements: pieces, or all that one rank alone has, as of
+/// an expert that the other ranks' data do not choose.
+bool WholeValues::is_of_parts(const Chosen& chosen) {
+  return chosen.form.how == How::kPieces || chosen.value->by_rank.size() == 1;
+}
+
+void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecords& whole) {
   const HeldValue& value = *chosen.value;
   const HeldValue* const partner = chosen.partner;
   Held shown = value.by_rank.front();
@@ -406,19 +420,23 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, double pa
   if (chosen.form.how == How::kReduced) {
     record = reduced(value, reduction_of(record));
     samples.clear();
-  } else if (chosen.form.how == How::kInFull && may_be_term(record) &&
-             std::ranges::all_of(value.by_rank, may_be_added)) {
-    ValueRecord other = first_of(*partner);
-    scale(other.stats, partner_factor / factor);
-    for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
-      if (reduction == Reduction::kMean && !record.unclipped) continue;
-      const ValueRecord one = reduced(value, reduction);
-      if (!may_be_added(partner->by_rank.front()) || one.stats.count != other.stats.count ||
-          distance(one.stats, other.stats) >= distance(record.stats, other.stats))
-        continue;
-      summed_ += record.in_pieces ? 0 : 1;
-      record = one;
-      samples.clear();
+  } else if (chosen.form.how == How::kInFull) {
+    record.parted = true;
+    if (may_be_term(record) && std::ranges::all_of(value.by_rank, may_be_added)) {
+      const bool both = chosen.partner_form == How::kInFull;
+      const format::Stats& other = first_of(*partner).stats;
+      const bool comparable =
+          may_be_added(partner->by_rank.front()) && other.count == record.stats.count;
+      for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+        if (reduction == Reduction::kMean && !record.unclipped) continue;
+        ValueRecord one = reduced(value, reduction);
+        if (reduction == Reduction::kSum) scale(one.stats, factor);
+        if (!both && !(comparable && distance(one.stats, other) < distance(record.stats, other)))
+          continue;
+        summed_ += record.in_pieces ? 0 : 1;
+        record = one;
+        samples.clear();
+      }
     }
   } else if (chosen.form.how == How::kPieces) {
     pieces = pieces_of(value, chosen.form.copies);
@@ -451,7 +469,7 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, double pa
     }
     record.moved = moved;
   }
-  if (factor != 1) {
+  if (factor != 1 && is_of_parts(chosen)) {
     scale(record.stats, factor);
     samples.clear();
     record.stats.hash = mix_all({record.stats.hash, std::bit_cast<uint64_t>(factor)});
@@ -467,16 +485,14 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, double pa
 }
 
 /// The gradient of an activation is that of the loss of its part of the batch, which counts for
-/// 1 / parts in the mean.
-void WholeValues::write(const HeldStep& step, Side& side, const Side& other, StepRecords& whole) {
+/// 1 / parts in the mean. What all parts share has the sum of theirs: of equal ones that is one.
+void WholeValues::write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole) {
   std::ranges::stable_sort(side.chosen, {}, [](const Chosen& c) { return c.value->at; });
-  const auto least_parts = static_cast<double>(std::min(side.parts(), other.parts()));
+  const auto parts = static_cast<double>(side.parts());
   for (const Chosen& chosen : side.chosen) {
     const bool is_gradient = is_activation_gradient(first_of(*chosen.value));
-    const auto factor = [&](const Side& of) {
-      return is_gradient ? least_parts / static_cast<double>(of.parts()) : 1;
-    };
-    put(side, chosen, factor(side), factor(other), whole);
+    const double shared = is_of_parts(chosen) ? static_cast<double>(least_parts) : 1;
+    put(side, chosen, is_gradient ? shared / parts : 1, whole);
   }
   whole.launches = step.launches();
   whole.may_be_cut = step.may_be_cut();
@@ -487,8 +503,9 @@ void WholeValues::put_together(HeldStep& base, HeldStep& cand, StepRecords& base
   pair(base, cand);
   join_fused();
   choose();
-  write(base, base_, cand_, base_whole);
-  write(cand, cand_, base_, cand_whole);
+  const size_t least_parts = std::min(base_.parts(), cand_.parts());
+  write(base, base_, least_parts, base_whole);
+  write(cand, cand_, least_parts, cand_whole);
 }
 
 }  // namespace convtrace::diff

@@ -89,6 +89,7 @@ class WholeValues {
     HeldValue* value = nullptr;
     const HeldValue* partner = nullptr;
     Form form;
+    How partner_form = How::kCopies;
   };
   /// The values of both runs under one key, in the baseline's names; null: a run has none.
   struct Pair {
@@ -110,17 +111,20 @@ class WholeValues {
   [[nodiscard]] Reduction reduction_of(const ValueRecord& record) const;
   [[nodiscard]] std::vector<Form> forms_of(const HeldValue& value) const;
   [[nodiscard]] static std::optional<std::pair<Form, Form>> common(const std::vector<Form>& base,
-                                                                   const std::vector<Form>& cand);
+                                                                   const std::vector<Form>& cand,
+                                                                   bool are_terms);
+  [[nodiscard]] bool are_shared_by_parts(const HeldValue& base, const HeldValue& cand) const;
   [[nodiscard]] RecordKey in_base(RecordKey key);
   void pair(HeldStep& base, HeldStep& cand);
   void join_fused();
   void choose();
-  void take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form) const;
+  void take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form,
+            How partner_form) const;
   void leave(const HeldValue& base, const HeldValue& cand);
   [[nodiscard]] ValueRecord reduced(const HeldValue& value, Reduction reduction) const;
-  void put(Side& side, const Chosen& chosen, double factor, double partner_factor,
-           StepRecords& whole);
-  void write(const HeldStep& step, Side& side, const Side& other, StepRecords& whole);
+  [[nodiscard]] static bool is_of_parts(const Chosen& chosen);
+  void put(Side& side, const Chosen& chosen, double factor, StepRecords& whole);
+  void write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole);
 
   format::Definitions& names_;
   std::vector<ScopeRename> renames_;
