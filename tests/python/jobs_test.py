@@ -1,5 +1,6 @@
 """`python -m convtrace.jobs` beside the programs whose work it spreads: the same JSON and exit codes, on DuckDB and on Spark."""
 import contextlib
+import glob
 import copy
 import io
 import json
@@ -208,10 +209,58 @@ class OriginOnDuckDb(JobsTest):
         """A program that kills itself where it should read a trace, a number of times."""
         path = os.path.join(self.folder, "convtrace")
         with open(path, "w") as file:
-            file.write('#!/bin/sh\nif [ "$4" = "%s" ] && [ "$(ls %s | wc -l)" -lt %d ]; then touch "%s/$$"; kill -9 $$; fi\nexec %s "$@"\n'
+            file.write('#!/bin/sh\nif [ "$5" = "%s" ] && [ "$(ls %s | wc -l)" -lt %d ]; then touch "%s/$$"; kill -9 $$; fi\nexec %s "$@"\n'
                        % (trace, marks, times, marks, program("convtrace")))
         os.chmod(path, 0o755)
         return path
+
+    def test_an_output_that_is_somebody_elses(self):
+        traces = simulated(small_job("nan"), self.job)
+        self.assertEqual(self.spread("origin", "--output", self.job, self.job), (2, None))
+        self.assertIn("CT-2104", self.said)
+        self.assertEqual([os.path.isfile(trace) for trace in traces], [True] * len(traces))
+        mine = os.path.join(self.folder, "mine", "traces")
+        shutil.copytree(self.job, mine)
+        self.assertEqual(self.spread("origin", "--output", os.path.dirname(mine), mine), (2, None))
+        self.assertEqual(sorted(os.listdir(mine)), sorted(os.listdir(self.job)))
+        for name in ("odd[1]", "a*"):
+            self.assertEqual(self.spread("origin", "--output", os.path.join(self.folder, name), self.job), (2, None))
+        self.assertEqual(self.spread("origin", "--output", traces[0], self.job), (2, None))
+
+    def test_one_job_at_a_time(self):
+        from convtrace.jobs import places
+
+        simulated(small_job("nan"), self.job)
+        with places.output(self.output):
+            self.assertEqual(self.spread("origin", self.job), (2, None))
+            self.assertIn("another job", self.said)
+        self.check_origin(self.job, expect=4)
+
+    def test_an_output_that_looks_like_a_partition(self):
+        simulated(small_job("scale"), self.job)
+        for name in ("step=5", "hash=1", "trace=2"):
+            self.output = os.path.join(self.folder, name, "out")
+            self.check_origin(self.job, expect=4)
+
+    def test_what_fails_is_usage_and_never_a_verdict(self):
+        simulated(small_job("nan"), self.job)
+        self.assertEqual(self.spread("diff", "foo://nowhere/base", self.job), (2, None))
+        self.assertTrue(self.said.startswith("convtrace: CT-2001 "), self.said)
+        with self.assertRaises(SystemExit) as usage:
+            self.spread("origin", "--window-steps", "0", self.job)
+        self.assertEqual(usage.exception.code, 2)
+
+    def test_a_folder_with_one_trace_and_something_else(self):
+        for name in ("base", "cand"):
+            folder = os.path.join(self.folder, name)
+            simulated(small_job("nan"), folder)
+            for trace in sorted(glob.glob(os.path.join(folder, "*.ctrace")))[1:]:
+                os.unlink(trace)
+        cut = glob.glob(os.path.join(self.folder, "cand", "*.ctrace"))[0]
+        os.truncate(cut, os.path.getsize(cut) * 3 // 4)
+        with open(os.path.join(self.folder, "base", "zz.ctrace"), "w") as file:
+            file.write("none")
+        self.check_diff(os.path.join(self.folder, "base"), os.path.join(self.folder, "cand"))
 
     def test_tables_for_queries(self):
         simulated(small_job("nan"), self.job)

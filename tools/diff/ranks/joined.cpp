@@ -169,9 +169,10 @@ std::string Joined::why_not_comparable() const {
 }
 
 const format::TraceMeta& Joined::meta_of(uint32_t rank, bool in_cand) const {
-  const RankPair& pair = *std::ranges::find(pairs_, rank, &RankPair::rank);
   const TraceSet& run = in_cand ? cand_ : base_;
-  return run.files[static_cast<size_t>(in_cand ? pair.cand : pair.base)].meta;
+  const auto pair = std::ranges::find(pairs_, rank, &RankPair::rank);
+  const int file = pair == pairs_.end() ? 0 : in_cand ? pair->cand : pair->base;
+  return run.files[static_cast<size_t>(std::max(file, 0))].meta;  // parts may be of anybody
 }
 
 void Joined::find_cause() {

@@ -128,14 +128,16 @@ bool read_parts(std::istream& in, std::vector<std::optional<RankPart>>& parts) {
 void write_pairs(const Described& described, const DiffRules& rules, std::ostream& out) {
   const TraceSet &base = described.base, &cand = described.cand;
   tools::Json pairs = tools::Json::array();
-  for (const RankPair& pair : pair_ranks(base, cand, rules.base_rank)) {
+  const std::vector<RankPair> all = pair_ranks(base, cand, rules.base_rank);
+  for (const RankPair& pair : all) {
     if (pair.base < 0 || pair.cand < 0) continue;
     pairs.push_back({{"rank", pair.rank},
                      {"base", base.files[static_cast<size_t>(pair.base)].path},
                      {"cand", cand.files[static_cast<size_t>(pair.cand)].path}});
   }
   const bool whole = are_wholes(base, cand, rules, [&] { return described.placed_unlike; });
-  out << tools::dump_json({{"whole", whole}, {"pairs", pairs}}) << "\n";
+  out << tools::dump_json({{"whole", whole}, {"several", all.size() > 1}, {"pairs", pairs}})
+      << "\n";
 }
 
 }  // namespace convtrace::diff

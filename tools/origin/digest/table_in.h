@@ -46,6 +46,8 @@ class TableIn {
     Row row;
     const auto sizes = cut(block_.rows, sizeof(uint32_t));
     if (!lay_out(row)) return false;
+    // Members without columns take no bytes, so nothing else bounds their number.
+    if (columns_.size() == row_columns_ && block_.members != block_.rows) return false;
     uint64_t next = 0;
     for (uint32_t i = 0; i < block_.rows; ++i) {
       at_ = 0;

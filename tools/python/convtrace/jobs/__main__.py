@@ -1,6 +1,7 @@
 """python -m convtrace.jobs origin|diff --engine duckdb|spark [--json F] DIR..."""
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -29,9 +30,29 @@ def main(arguments=None):
         command.add_argument("--master", metavar="URL", help="of Spark; default: what spark-submit says, else local[*]")
         command.add_argument("--workers", type=int, metavar="N", help="tasks at once, with DuckDB; default: processors")
     options = parser.parse_args(arguments)
+    for name in ("workers", "window_steps"):
+        if getattr(options, name, None) is not None and getattr(options, name) < 1:
+            parser.error("--%s takes a number of 1 or more" % name.replace("_", "-"))
+    signal.signal(signal.SIGTERM, _end)
     try:
-        from . import engines
+        return _run(options)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001 - whatever it is, 1 would mean that runs diverge
+        print("convtrace: CT-2001 --engine %s: %s" % (options.engine, " ".join((str(error) or type(error).__name__).split())[:500]),
+              file=sys.stderr)
+        return 2
+
+
+def _end(number, _):
+    """What was written for a while goes away, as after Ctrl-C."""
+    raise SystemExit(128 + number)
+
+
+def _run(options):
+    try:
         from . import diff as diff_job
+        from . import engines, places
         from . import origin as origin_job
         engine = engines.ENGINES[options.engine](master=options.master, workers=options.workers)
     except ModuleNotFoundError as error:
@@ -42,18 +63,22 @@ def main(arguments=None):
         engine.close()
         print("convtrace: CT-2001 a cluster needs --output: a place that all its machines see", file=sys.stderr)
         return 2
-    folder = options.output or tempfile.mkdtemp(prefix="convtrace-jobs-")
     reports = ["--json", options.json] if options.json else []
+    folder = options.output or tempfile.mkdtemp(prefix="convtrace-jobs-")
     try:
-        if options.command == "origin":
-            return origin_job.run(engine, options.paths, folder, reports, options.window_steps)
-        rules = ["--%s=%s" % (name, word) for name in _RULES for word in getattr(options, name.replace("-", "_"))]
-        rules += ["--allow-incomplete"] * options.allow_incomplete
-        return diff_job.run(engine, options.base, options.cand, folder, reports, rules)
+        with places.output(folder):
+            if options.command == "origin":
+                return origin_job.run(engine, options.paths, folder, reports, options.window_steps)
+            rules = ["--%s=%s" % (name, word) for name in _RULES for word in getattr(options, name.replace("-", "_"))]
+            rules += ["--allow-incomplete"] * options.allow_incomplete
+            return diff_job.run(engine, options.base, options.cand, folder, reports, rules)
+    except places.Taken as error:
+        print("convtrace: CT-2104 %s" % error, file=sys.stderr)
+        return 2
     finally:
         engine.close()
         if not options.output:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

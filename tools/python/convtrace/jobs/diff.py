@@ -19,27 +19,26 @@ _SCHEMA = pyarrow.schema([("number", pyarrow.int32()), ("rank", pyarrow.int32())
 def run(engine, base, cand, folder, arguments=(), rules=()):
     """Runs the job and the program, which writes to stdout, stderr and where its `arguments` say.
 
-    folder   gets the table `parts`; what it had of it is replaced
+    folder   of places.output(): gets the table `parts`
     rules    options of convtrace-diff that say how values are compared
     return   the exit code of the program; 2 if a run has no trace that can be read
     """
-    places.clear(folder, ("parts",))
     work = [(side, "folder" if places.is_folder(path) else "file", trace)
             for side, path in (("base", base), ("cand", cand)) for trace in places.traces(path)]
     described = [_described(task, answer) for task, answer in zip(work, engine.each(_describe, work))]
     head = struct.pack("<I", len(described)) + b"".join(map(_message, described))
     try:
-        plan = json.loads(tasks.run_program("convtrace-diff", "--pairs", *rules, base, cand, given=head))
+        plan = json.loads(tasks.run_program("convtrace-diff", "--pairs", *rules, "--", base, cand, given=head))
     except tasks.Failed:
-        plan = {"whole": False, "pairs": []}  # the program says why
+        plan = {"whole": False, "several": False, "pairs": []}  # the program says why
     if plan["whole"]:  # needs a step of all ranks at once
         if places.is_url(base) or places.is_url(cand):
             print("convtrace: runs that divide their work among ranks in two ways are compared on one machine: give folders of this "
                   "machine, or --layouts=ranks", file=sys.stderr)
             return 2
-        return tasks.judge("convtrace-diff", *rules, *arguments, base, cand, write=lambda file: None)
+        return tasks.judge("convtrace-diff", *rules, *arguments, "--", base, cand, write=lambda file: None)
     pairs = plan["pairs"]
-    compared = [(number, one["rank"], one["base"], one["cand"], folder, tuple(rules), len(described) > 2)
+    compared = [(number, one["rank"], one["base"], one["cand"], folder, tuple(rules), plan["several"])
                 for number, one in enumerate(pairs)]
     failures = {task[0]: tasks.report(task[2], answer) for task, answer in zip(compared, engine.each(_compare, compared))
                 if isinstance(answer, Exception)}
@@ -49,7 +48,7 @@ def run(engine, base, cand, folder, arguments=(), rules=()):
         for number in range(len(compared)):
             file.write(_message(b"" if number in failures else _found(folder, number)))
 
-    return tasks.judge("convtrace-diff", "--parts", *rules, *arguments, base, cand, write=write)
+    return tasks.judge("convtrace-diff", "--parts", *rules, *arguments, "--", base, cand, write=write)
 
 
 def _describe(task):
@@ -69,7 +68,7 @@ def _compare(task):
     number, rank, base, cand, folder, rules, several = task
     several = ["--of-several"] if several else []
     with places.local(base) as one, places.local(cand) as other, tempfile.NamedTemporaryFile("r", suffix=".json") as report:
-        found = tasks.run_program("convtrace-diff", "--part", str(rank), "--json", report.name, *several, *rules, one, other)
+        found = tasks.run_program("convtrace-diff", "--part", str(rank), "--json", report.name, *several, *rules, "--", one, other)
         text = report.read()
     alone = json.loads(text)
     root = alone["root"] or {}

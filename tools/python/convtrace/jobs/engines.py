@@ -39,7 +39,8 @@ class DuckDb:
         os.makedirs(folder)
         with self._duckdb.connect() as connection:
             for name, place in views.items():
-                connection.execute("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)" % (name, _quoted(place + "/*.parquet")))
+                connection.execute("CREATE VIEW %s AS SELECT * FROM read_parquet(%s, hive_partitioning = false)" % (
+                    name, _quoted(place + "/*.parquet")))
             target = folder if by else folder + "/rows.parquet"
             connection.execute("COPY (%s) TO %s (FORMAT parquet%s)" % (
                 sql, _quoted(target), ", PARTITION_BY (%s)" % by if by else ""))
@@ -61,7 +62,7 @@ class Spark:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         if master is None or master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("convtrace").config("spark.ui.showConsoleProgress", "false")
+        builder = SparkSession.builder.appName("convtrace").config("spark.ui.enabled", "false")
         builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
         self._session = (builder.master(master) if master else builder).getOrCreate()
         self.is_local = self._session.sparkContext.master.startswith("local")

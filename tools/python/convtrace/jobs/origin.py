@@ -11,7 +11,8 @@ _MOST_EVENTS = 6_000_000  # in a window, as the program has it
 
 # Rows that differ in their members alone become one. `at_step` is among the columns, so a row is in one window.
 _TOGETHER = """
-SELECT CAST(floor(at_step / {steps}) AS INT) AS window_number, {row}, array_agg({members}) AS held_by
+SELECT CAST(floor((CAST(at_step AS BIGINT) + CASE WHEN at_step < 0 THEN 4294967296 ELSE 0 END) / {steps}) AS BIGINT)
+           AS window_number, {row}, array_agg({members}) AS held_by
 FROM {table} GROUP BY {row}"""
 
 # The nodes of the graph, for queries: who came to a collective, whether all called one operation, with how many results they left.
@@ -27,11 +28,10 @@ WHERE c.op NOT IN ('send', 'recv') GROUP BY c.in_group, c.number"""
 def run(engine, paths, folder, arguments=(), window_steps=None):
     """Runs the job and the program, which writes to stdout, stderr and where its `arguments` say.
 
-    folder         gets the tables `digests`, `traces`, `reduced` and `collectives`; what it had of them is replaced
+    folder         of places.output(): gets the tables `digests`, `traces`, `reduced` and `collectives`
     window_steps   steps that the program has in memory at once; None: as many as hold 6 million events
     return         the exit code of the program
     """
-    places.clear(folder, ("digests", "traces", "reduced", "collectives"))
     given = [(number, path) for number, one in enumerate(paths) for path in places.traces(one)]
     answers = engine.each(_digest, [(number, path, folder) for number, (_, path) in enumerate(given)])
     head = next((answer[0] for answer in answers if not isinstance(answer, Exception)), None)
@@ -44,7 +44,7 @@ def run(engine, paths, folder, arguments=(), window_steps=None):
     reduced, steps = {}, window_steps or _window_steps(rows)
     if any(not row["problem"] for row in rows):
         reduced = _reduce(engine, folder, tables[1:], steps)
-    return tasks.judge("convtrace", "origin", "--digests", "-", *arguments, *paths,
+    return tasks.judge("convtrace", "origin", "--digests", "-", *arguments, "--", *paths,
                        write=lambda file: _feed(file, head, tables, traces, reduced, steps))
 
 
@@ -52,7 +52,7 @@ def _digest(task):
     """(the head of the digest, the row of the trace); the other rows are written."""
     number, path, folder = task
     with places.local(path) as file:
-        head, tables, found = blocks.read(io.BytesIO(tasks.run_program("convtrace", "origin", "--digest", "-", file)))
+        head, tables, found = blocks.read(io.BytesIO(tasks.run_program("convtrace", "origin", "--digest", "-", "--", file)))
         trace = found[tables[0].name].to_pylist()[0]
         trace["problem"] = trace["problem"].replace(file, path)
     for table in tables[1:]:

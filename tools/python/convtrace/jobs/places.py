@@ -1,12 +1,21 @@
 """Where traces and results are: folders of this machine, or URLs that pyarrow knows (s3://, gs://, hdfs://, file://)."""
 import contextlib
+import fcntl
 import os
+import re
 import shutil
 import tempfile
+import urllib.parse
 
 from pyarrow import fs
 
-from .. import records
+_TABLES = ("digests", "traces", "reduced", "collectives", "parts")
+_MARK = "convtrace-jobs"  # a file of this name is in each folder that a job has made
+_MAGIC = b"\x89CTR\r\n\x1a\n"  # what a trace begins with
+
+
+class Taken(RuntimeError):
+    """A folder that holds something else, or that another job writes to."""
 
 
 def is_url(path):
@@ -24,12 +33,35 @@ def join(folder, *names):
     return "/".join([folder.rstrip("/"), *names])
 
 
-def clear(folder, names):
-    """Removes folders of earlier runs."""
+@contextlib.contextmanager
+def output(folder):
+    """A folder for tables, for this job alone: new, empty, or that of an earlier job, whose tables go away. In an object store
+    nothing keeps a second job out. @raise Taken"""
+    if re.search(r"[][*?{}\\]", folder):
+        raise Taken("%s: engines take the name for a pattern: use one without [ ] * ? { } and \\" % folder)
     system, inside = opened(folder)
-    for name in names:
-        if system.get_file_info(join(inside, name)).type == fs.FileType.Directory:
-            system.delete_dir(join(inside, name))
+    kind = system.get_file_info(inside).type
+    if kind == fs.FileType.File:
+        raise Taken(folder + " is a file")
+    held = [] if kind == fs.FileType.NotFound else [one.base_name for one in system.get_file_info(fs.FileSelector(inside))]
+    other = sorted(set(held) - {_MARK, *_TABLES})
+    if held and (_MARK not in held or other):
+        raise Taken("%s exists, and holds more than the tables of an earlier job: %s" % (folder, (other or held)[0]))
+    system.create_dir(inside)
+    mark = join(inside, _MARK)
+    with contextlib.ExitStack() as stack:
+        if isinstance(system, fs.LocalFileSystem):
+            lock = stack.enter_context(open(mark, "wb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Taken(folder + ": another job writes there") from None
+        else:
+            system.open_output_stream(mark).close()
+        for name in _TABLES:
+            if system.get_file_info(join(inside, name)).type == fs.FileType.Directory:
+                system.delete_dir(join(inside, name))
+        yield
 
 
 def is_folder(path):
@@ -48,7 +80,7 @@ def traces(path):
         return [one for one in found if os.path.isfile(one) and (one.endswith(".ctrace") or _begins(one))]
     system, inside = opened(path)
     names = sorted(info.base_name for info in system.get_file_info(fs.FileSelector(inside)) if info.is_file)
-    return [path.rstrip("/") + "/" + name for name in names if name.endswith(".ctrace")]
+    return [path.rstrip("/") + "/" + urllib.parse.quote(name) for name in names if name.endswith(".ctrace")]
 
 
 @contextlib.contextmanager
@@ -71,6 +103,6 @@ def local(path):
 def _begins(path):
     try:
         with open(path, "rb") as file:
-            return file.read(len(records.MAGIC)) == records.MAGIC
+            return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False

@@ -54,7 +54,13 @@ def reason(error):
 
 def problem(path, error):
     """The line of a trace whose task failed, as that of a trace that cannot be read."""
-    return "CT-%d %s: %s" % (UNREADABLE, path, reason(error))
+    return "CT-%d %s: %s" % (UNREADABLE, _escaped(path), _escaped(reason(error)))
+
+
+def _escaped(text):
+    """As tools::escape_text has it: one line, whatever a name or a trace holds."""
+    return "".join(c if c.isprintable() else c.encode("utf-8", "surrogateescape").decode("latin-1").encode("unicode_escape").decode()
+                   for c in text)
 
 
 def report(path, error):
