@@ -84,6 +84,13 @@ std::optional<std::string> renamed(std::string_view path, std::string_view from,
   return name;
 }
 
+std::optional<std::string> path_in_base(std::string_view cand, std::span<const ScopeRename> rules) {
+  for (const ScopeRename& rule : rules) {
+    if (auto path = renamed(cand, rule.cand, rule.base)) return path;
+  }
+  return std::nullopt;
+}
+
 /// The properties of a module without its name, and its name.
 struct ScopeMap::Module {
   StringId scope;
@@ -173,12 +180,8 @@ void ScopeMap::learn(const StepRecords& base, const StepRecords& cand) {
 
 void ScopeMap::rename(std::span<const Module> cand) {
   for (const Module& module : cand) {
-    for (const ScopeRename& rule : renames_) {
-      const auto path = diff::renamed(module.path, rule.cand, rule.base);
-      if (!path) continue;
-      settle(names_.intern(*path), module.scope, 1);
-      break;
-    }
+    const auto path = path_in_base(module.path, renames_);
+    if (path) settle(names_.intern(*path), module.scope, 1);
   }
 }
 

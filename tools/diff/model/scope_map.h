@@ -32,6 +32,10 @@ struct ScopeRename {
 [[nodiscard]] std::optional<std::string> renamed(std::string_view path, std::string_view from,
                                                  std::string_view to);
 
+/// @return the baseline's path of a module, by the first rule that applies; nullopt: none does.
+[[nodiscard]] std::optional<std::string> path_in_base(std::string_view cand,
+                                                      std::span<const ScopeRename> rules);
+
 /// A module with its names in both runs.
 struct RenamedModule {
   std::string base, cand;

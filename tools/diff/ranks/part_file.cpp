@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/common/json.h"
+#include "tools/common/read_stream.h"
 #include "tools/common/text.h"
 #include "tools/diff/facts/layouts.h"
 #include "tools/diff/ranks/diff.h"
@@ -14,8 +15,6 @@ namespace convtrace::diff {
 namespace {
 
 const std::string kVersion = "convtrace-diff " CONVTRACE_VERSION;
-constexpr uint64_t kMostBytes = uint64_t{1} << 31;  // of a part
-constexpr uint64_t kPiece = 1 << 20;                // a length is not trusted with more at once
 constexpr const char* kOdd = "the parts are damaged, or of another version of convtrace";
 
 void packed(Is<Description> auto& x, auto& visit) {
@@ -41,22 +40,9 @@ bool unpack(const std::string& bytes, T& value) {
   return unpacker.done();
 }
 
-template <typename T>
-bool read_number(std::istream& in, T& number) {
-  return static_cast<bool>(in.read(reinterpret_cast<char*>(&number), sizeof number));
-}
-
 bool read_message(std::istream& in, std::string& bytes) {
   uint64_t length = 0;
-  bytes.clear();
-  if (!read_number(in, length) || length > kMostBytes) return false;
-  while (bytes.size() < length) {
-    const size_t had = bytes.size();
-    bytes.resize(had + std::min(kPiece, length - had));
-    if (!in.read(bytes.data() + had, static_cast<std::streamsize>(bytes.size() - had)))
-      return false;
-  }
-  return true;
+  return tools::read_number(in, length) && tools::read_bytes(in, length, bytes);
 }
 
 }  // namespace
@@ -87,7 +73,7 @@ std::string to_bytes(const RankPart& part) { return packed_bytes(part); }
 bool read_descriptions(std::istream& in, Described& described, std::string& error) {
   error = kOdd;
   uint32_t count = 0;
-  if (!read_number(in, count)) return false;
+  if (!tools::read_number(in, count)) return false;
   std::string bytes;
   std::map<std::string, std::vector<std::string>> placements;
   for (uint32_t i = 0; i < count; ++i) {

@@ -39,13 +39,13 @@ struct Description {
 [[nodiscard]] std::string to_bytes(const Description& description);
 [[nodiscard]] std::string to_bytes(const RankPart& part);
 
-/// @param error  one line, escaped, if a run has no trace that can be read, or if the bytes are odd.
 /// The traces of both runs, as they were described.
 struct Described {
   TraceSet base, cand;
   bool placed_unlike = false;  ///< their first traces are
 };
-/// @param described  has the paths.
+/// @param described  has the paths. @param error  one line, escaped, if a run has no trace that can
+/// be read, or if the bytes are odd.
 [[nodiscard]] bool read_descriptions(std::istream& in, Described& described, std::string& error);
 /// Reads to the end. @return false: the bytes are odd.
 [[nodiscard]] bool read_parts(std::istream& in, std::vector<std::optional<RankPart>>& parts);

@@ -248,12 +248,8 @@ RecordKey WholeValues::in_base(RecordKey key) {
   if (renames_.empty()) return key;
   const auto [known, is_new] = in_base_.try_emplace(key.scope.value, key.scope);
   if (is_new) {
-    for (const ScopeRename& rule : renames_) {
-      const auto path = renamed(names_.text(key.scope), rule.cand, rule.base);
-      if (!path) continue;
-      known->second = names_.intern(*path);
-      break;
-    }
+    const auto path = path_in_base(names_.text(key.scope), renames_);
+    if (path) known->second = names_.intern(*path);
   }
   key.scope = known->second;
   return key;

@@ -4,19 +4,15 @@
 #include <sstream>
 #include <utility>
 
+#include "tools/common/read_stream.h"
 #include "tools/diff/read/trace_set.h"
 
 namespace convtrace::origin {
 namespace {
 
-constexpr const char* kOdd = "the digests are damaged, or of another version of convtrace";
-constexpr size_t kPiece = 1 << 20;         // a length is not trusted with more memory at once
-constexpr uint64_t kMostBytes = 1u << 31;  // of a block
+using tools::read_number;
 
-template <typename T>
-bool read_number(std::istream& in, T& number) {
-  return static_cast<bool>(in.read(reinterpret_cast<char*>(&number), sizeof number));
-}
+constexpr const char* kOdd = "the digests are damaged, or of another version of convtrace";
 
 void sort_rows(auto& rows) {
   std::ranges::stable_sort(rows, {}, [](const auto& row) { return row.place; });
@@ -44,19 +40,9 @@ bool DigestFeed::read_head() {
 
 bool DigestFeed::read_block(Block& block) {
   uint64_t length = 0;
-  block.bytes.clear();
-  if (!read_number(in_, block.table) || !read_number(in_, block.rows) ||
-      !read_number(in_, block.members) || !read_number(in_, length) || length > kMostBytes)
-    return false;
-  while (block.bytes.size() < length) {
-    const size_t had = block.bytes.size();
-    const size_t piece = std::min<uint64_t>(kPiece, length - had);
-    block.bytes.resize(had + piece);
-    if (!in_.read(reinterpret_cast<char*>(block.bytes.data() + had),
-                  static_cast<std::streamsize>(piece)))
-      return false;
-  }
-  return true;
+  return read_number(in_, block.table) && read_number(in_, block.rows) &&
+         read_number(in_, block.members) && read_number(in_, length) &&
+         tools::read_bytes(in_, length, block.bytes);
 }
 
 bool DigestFeed::read_traces(OriginResult& result, std::string& error) {

@@ -12,7 +12,7 @@
 ///
 /// A block of table 2^32 - 1 ends a window: `rows` is its last step.
 ///
-/// Errors:    a file is not trusted: what is not as it should be is refused, and nothing is read behind its end.
+/// Errors:    a file is not trusted: table_in.h refuses what is not as it should be.
 /// Threads:   one.
 
 #include <string>
