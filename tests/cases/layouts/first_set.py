@@ -1,6 +1,5 @@
 """One training in several layouts: on one rank, with data parallelism, fully sharded, with tensor parallelism by DTensors and by
 hand, and faults of these."""
-import contextlib
 import math
 
 import torch
@@ -155,6 +154,7 @@ def divided(net, layout, rank, size, faults):
 
 
 def train(layout, rank, size, faults):
+    """One rank of a training. `faults`: names of faults, and `fused`, `masked`, `bf16`."""
     torch.manual_seed(0)
     dtype = torch.bfloat16 if "bf16" in faults else torch.float32
     net, parts = divided(Net("fused" in faults).to(dtype), layout, rank, size, faults)
@@ -183,14 +183,6 @@ def train(layout, rank, size, faults):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-def run(layout, rank, size, faults):
-    """One rank of a training. `faults`: names of faults, and `fused`, `masked`, `bf16`."""
-    torch.set_num_threads(1)
-    with contextlib.suppress(RuntimeError):
-        torch.use_deterministic_algorithms(True)
-    train(layout, rank, size, faults)
 
 
 PAIRS = [

@@ -26,7 +26,9 @@ def work(name, rank, size, layout, words, store):
     if size > 1:
         torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=size,
                                              timeout=datetime.timedelta(seconds=60))
-    importlib.import_module(name).run(layout, rank, size, words)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    importlib.import_module(name).train(layout, rank, size, words)
     if size > 1:
         torch.distributed.barrier()
     sys.stdout.flush()

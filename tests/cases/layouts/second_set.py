@@ -55,17 +55,8 @@ class Gather(torch.autograd.Function):
         return g.chunk(dist.get_world_size(), ctx.dim)[dist.get_rank()].contiguous(), None, None
 
 
-class GatherSum(torch.autograd.Function):
+class GatherSum(Gather):
     """all-gather in dim; backward: reduce-scatter."""
-
-    @staticmethod
-    def forward(ctx, x, dim, swap):
-        ctx.dim = dim
-        n = dist.get_world_size()
-        x = x.contiguous()
-        parts = [torch.empty_like(x) for _ in range(n)]
-        dist.all_gather(parts, x)
-        return torch.cat(parts[::-1] if swap else parts, dim)
 
     @staticmethod
     def backward(ctx, g):
@@ -685,13 +676,6 @@ def train(name, rank, size, words):
         if "stale" in words and rank == 1 and layout == "ep":
             net.moe.experts[2].up.weight.grad = None
         opt.step()
-
-
-def run(name, rank, size, words):
-    torch.set_num_threads(1)
-    with contextlib.suppress(RuntimeError):
-        torch.use_deterministic_algorithms(True)
-    train(name, rank, size, words)
 
 
 PAIRS = [
