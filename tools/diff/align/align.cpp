@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tools/diff/align/align_rest.h"
+#include "tools/diff/align/fused_calls.h"
 #include "tools/diff/align/reorder.h"
 
 namespace convtrace::diff {
@@ -77,6 +78,7 @@ std::string_view to_string(MatchedBy value) {
 Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand) {
   Alignment alignment = align_by_key(base, static_cast<uint32_t>(cand.size()),
                                      [&](uint32_t i) -> const RecordKey& { return cand[i].key; });
+  part_unlike_fusions(alignment, base, cand);
   sort_by_execution(alignment, base, cand);
   return alignment;
 }
@@ -92,6 +94,7 @@ Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> 
   const auto count = static_cast<uint32_t>(cand.size());
   Alignment alignment = scopes.is_identity() ? align_by_key(base, count, as_it_is)
                                              : align_by_key(base, count, translated);
+  part_unlike_fusions(alignment, base, cand);
   undo_reordering(alignment, base, cand);
   align_rest(alignment, base, cand, scopes);
   if (!scopes.is_identity()) add_doubt(alignment, cand, scopes);

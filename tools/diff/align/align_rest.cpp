@@ -22,9 +22,13 @@ constexpr float kFits = 1, kFitsSlot = 1, kFitsOperation = 2, kFitsValue = 4;
 /// A score for two records being the same value, from kind, type and size.
 float fit(const ValueRecord& a, const ValueRecord& b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
+  const bool same_value = a.stats.hash == b.stats.hash;
+  // What an operation takes is not what the module around it takes.
+  const bool same_level = static_cast<bool>(a.key.op) == static_cast<bool>(b.key.op);
+  if (!same_value && (!same_level || a.fused || b.fused)) return 0;
   const bool same_op = a.key.op == b.key.op && a.key.family == b.key.family;
   return kFits + (a.key.slot == b.key.slot ? kFitsSlot : 0) + (same_op ? kFitsOperation : 0) +
-         (a.stats.hash == b.stats.hash ? kFitsValue : 0);
+         (same_value ? kFitsValue : 0);
 }
 
 /// The records of one module call that have no partner.

@@ -52,6 +52,11 @@ std::vector<uint32_t> producers_of(const StepRecords& step) {
     const ValueRecord& r = step.values[i];
     if (!flows(r)) continue;
     const Identity id{r.value.storage, r.value.offset, r.bytes, r.value.version, r.dtype};
+    // What a fused kernel writes is a new value, also in memory whose version counter it passes by.
+    if (r.fused && r.kind == SlotKind::kOutput) {
+      first.insert_or_assign(id, i);
+      continue;
+    }
     const auto [entry, is_new] = first.emplace(id, i);
     if (!is_new) producers[i] = entry->second;
   }

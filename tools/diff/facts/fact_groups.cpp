@@ -200,4 +200,14 @@ std::string code_text(const CodePlace& place) {
   return text;
 }
 
+std::string generated_text(const GeneratedCall& call) {
+  std::string text = call.kernel;
+  std::string_view before = " made of ";
+  for (const std::string& node : call.nodes) {
+    text += std::string(before) + node;
+    before = ", ";
+  }
+  return call.line.empty() ? text : text + " at " + call.line;
+}
+
 }  // namespace convtrace::diff

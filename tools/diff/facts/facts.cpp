@@ -17,6 +17,23 @@ namespace {
 /// keeps.
 constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "differentiable"};
 
+/// Facts of calls in compiled regions: `compiled.SCOPE.OP`, "KERNEL [NODE, ...] FILE:LINE".
+constexpr std::string_view kCompiled = "compiled.";
+
+GeneratedCall generated_call(std::string_view text) {
+  const size_t open = text.find(" ["), close = text.rfind(']');
+  if (open == text.npos || close == text.npos || close < open + 2) return {};
+  GeneratedCall call{.kernel = std::string(text.substr(0, open)), .nodes = {}, .line = {}};
+  std::string_view nodes = text.substr(open + 2, close - open - 2);
+  while (!nodes.empty()) {
+    const size_t end = std::min(nodes.find(", "), nodes.size());
+    call.nodes.emplace_back(nodes.substr(0, end));
+    nodes.remove_prefix(std::min(end + 2, nodes.size()));
+  }
+  if (close + 2 <= text.size()) call.line = text.substr(close + 2);
+  return call;
+}
+
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 
 struct Known {
@@ -262,6 +279,12 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
 
 void FactDiff::compare_code(const format::TraceMeta& base, const format::TraceMeta& cand) {
   for (FactDifference& fact : code_differences(base, cand)) add(std::move(fact));
+  for (const format::TraceMeta* meta : {&cand, &base}) {
+    for (const auto& [name, value] : meta->facts) {
+      if (name.starts_with(kCompiled))
+        state_.generated.try_emplace(name.substr(kCompiled.size()), generated_call(value));
+    }
+  }
 }
 
 void FactDiff::add(FactDifference fact) {
@@ -272,6 +295,7 @@ std::vector<FactDifference> FactDiff::differences() const { return grouped(state
 
 void FactDiff::add(FactState other) {
   for (FactDifference& fact : other.all) add(std::move(fact));
+  state_.generated.merge(other.generated);
   for (auto& [scope, runs] : other.places) {
     for (size_t run = 0; run < runs.size(); ++run) {
       CodePlace& place = state_.places[scope][run];
@@ -282,11 +306,15 @@ void FactDiff::add(FactState other) {
   }
 }
 
-CodePlace FactDiff::place_of(const std::string& scope) const {
+CodePlace FactDiff::place_of(const std::string& scope, const std::string& op) const {
+  CodePlace place;
   const auto found = state_.places.find(scope);
-  if (found == state_.places.end()) return {};
-  const auto& [base, cand] = found->second;
-  CodePlace place = cand.module_class.empty() ? base : cand;
+  if (found != state_.places.end()) {
+    const auto& [base, cand] = found->second;
+    place = cand.module_class.empty() ? base : cand;
+  }
+  const auto call = state_.generated.find(scope + '.' + op);
+  if (call != state_.generated.end()) place.generated = call->second;
   place.changed = std::ranges::any_of(state_.all, [&place](const FactDifference& fact) {
     return fact.kind == FactKind::kCode && is_class_at(fact.name, place);
   });

@@ -48,24 +48,35 @@ struct FactDifference {
 };
 inline constexpr size_t kMaxFactDifferences = 1000;
 
+/// A call in the code that a compiler generated for a region.
+struct GeneratedCall {
+  std::string kernel;              ///< its name there, "triton_poi_fused_gelu_2"; "" if unknown
+  std::vector<std::string> nodes;  ///< of the region's graph that it was made of, as far as known
+  std::string line;                ///< FILE:LINE of the last of them
+};
+
 /// The place of a module's code; unknown texts are empty.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
   std::string qualified_class;
   std::string forward, call;
-  bool changed = false;  ///< the class has other code in the other run
+  bool changed = false;       ///< the class has other code in the other run
+  GeneratedCall generated{};  ///< for a value inside a compiled region
 };
 
 /// @return one line, not escaped: "Dropout p: 0.1 | 0.12 in blocks.*.drop (6 modules)".
 [[nodiscard]] std::string fact_text(const FactDifference& fact);
 /// @return "LayerNorm, model.py:41, called at model.py:88"; "" if nothing is known.
 [[nodiscard]] std::string code_text(const CodePlace& place);
+/// @return one line, not escaped: "cpp_fused_gelu_4 made of linear_1, gelu at model.py:6".
+[[nodiscard]] std::string generated_text(const GeneratedCall& call);
 
 /// What a FactDiff has found, to be joined with that of other ranks.
 struct FactState {
   std::vector<FactDifference> all{};  ///< of single modules and groups
   /// By scope; baseline first, candidate second.
   std::map<std::string, std::array<CodePlace, 2>> places{};
+  std::map<std::string, GeneratedCall> generated{};  ///< by "SCOPE.OP", the candidate's first
 };
 
 class FactDiff {
@@ -86,7 +97,7 @@ class FactDiff {
   /// @return all differences; equal ones of several ranks and modules are joined.
   [[nodiscard]] std::vector<FactDifference> differences() const;
   /// @param scope  the baseline's name of a module.
-  [[nodiscard]] CodePlace place_of(const std::string& scope) const;
+  [[nodiscard]] CodePlace place_of(const std::string& scope, const std::string& op) const;
 
  private:
   class Rank;

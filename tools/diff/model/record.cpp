@@ -41,6 +41,8 @@ bool leaves_unwritten(std::string_view op) {
   return std::ranges::find(kOps, name) != std::end(kOps);
 }
 
+bool is_fused(std::string_view op) { return op.starts_with("inductor::"); }
+
 uint64_t parameter_key(const ValueRecord& record) {
   return pair_of(record.key.scope.value, record.tensor.value);
 }

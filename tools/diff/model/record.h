@@ -39,6 +39,8 @@ enum class SlotKind : uint8_t {
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
 /// @return whether an op returns memory that it does not write, so that its content is arbitrary.
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
+/// @return whether an op is a kernel that a compiler fused, as the observer names it.
+[[nodiscard]] bool is_fused(std::string_view op);
 
 /// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
 struct RecordKey {
@@ -97,6 +99,9 @@ struct ValueRecord {
   /// A gradient from the backward pass that was clipped before the optimizer got it.
   bool unclipped = false;
   bool unwritten = false;  ///< an output of an op for which leaves_unwritten() holds
+  /// An operand of an op for which is_fused() holds: which values these are depends on what else the
+  /// compiler fused.
+  bool fused = false;
   /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
   /// nothing.
   bool in_pieces = false;

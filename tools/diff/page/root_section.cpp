@@ -32,6 +32,8 @@ std::string key_of(const RecordReport& record) {
 void RootSection::code() const {
   const std::string text = code_text(root_.code);
   if (!text.empty()) out_.item("Read the code: " + escape_markup(text));
+  const std::string generated = generated_text(root_.code.generated);
+  if (!generated.empty()) out_.item("Read the generated code: " + escape_markup(generated));
 }
 
 void RootSection::differences() const {

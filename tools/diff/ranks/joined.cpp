@@ -194,7 +194,9 @@ void Joined::decide(bool allow_incomplete) {
     fact.configuration &= !(result_.wholes && fact.kind == FactKind::kModule);
   if (auto setting = setting_root(result_)) result_.root = std::move(setting);
   for (std::optional<RootReport>* root : {&result_.root, &result_.first_bit_difference}) {
-    if (*root && !(*root)->in_no_module) (*root)->code = facts_.place_of((*root)->record.scope);
+    if (!*root || (*root)->in_no_module) continue;
+    const RecordReport& record = (*root)->record;
+    (*root)->code = facts_.place_of(record.scope, record.op);
   }
   mark_receivers();
   std::ranges::sort(result_.renamed, {}, &RenamedModule::base);

@@ -99,8 +99,12 @@ void packed(Is<DataFlow> auto& x, auto& visit) {
   visit(sources, consumers, more_sources, more_consumers);
 }
 void packed(Is<CodePlace> auto& x, auto& visit) {
-  auto& [module_class, qualified_class, forward, call, changed] = x;
-  visit(module_class, qualified_class, forward, call, changed);
+  auto& [module_class, qualified_class, forward, call, changed, generated] = x;
+  visit(module_class, qualified_class, forward, call, changed, generated);
+}
+void packed(Is<GeneratedCall> auto& x, auto& visit) {
+  auto& [kernel, nodes, line] = x;
+  visit(kernel, nodes, line);
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = x;
@@ -135,8 +139,8 @@ void packed(Is<FactDifference> auto& x, auto& visit) {
   visit(a, b, c, d, e, f, g, h, i, j, k, l);
 }
 void packed(Is<FactState> auto& x, auto& visit) {
-  auto& [all, places] = x;
-  visit(all, places);
+  auto& [all, places, generated] = x;
+  visit(all, places, generated);
 }
 void packed(Is<RenamedModule> auto& x, auto& visit) {
   auto& [base, cand, confidence] = x;

@@ -163,7 +163,9 @@ void StepStream::take(const format::TensorStats& event) {
   record.kind = slot.kind;
   record.tensor = slot.tensor;
   record.unclipped = slot.unclipped;
-  record.unwritten = slot.kind == SlotKind::kOutput && leaves_unwritten(event.op);
+  const Op& of = op(event.op);
+  record.unwritten = slot.kind == SlotKind::kOutput && of.leaves_unwritten;
+  record.fused = of.is_fused;
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
   record.t_ns = event.header.t_ns;
   record.seq = event.header.seq;
@@ -278,11 +280,13 @@ const StepStream::Slot& StepStream::shared_slot(StringId local) {
   return slot;
 }
 
-bool StepStream::leaves_unwritten(StringId op) {
-  if (!op) return false;
-  if (op.value >= unwritten_.size()) unwritten_.resize(op.value + size_t{1});
-  std::optional<bool>& known = unwritten_[op.value];
-  if (!known) known = diff::leaves_unwritten(reader_->definitions().text(op));
+const StepStream::Op& StepStream::op(StringId local) {
+  if (local.value >= ops_.size()) ops_.resize(local.value + size_t{1});
+  std::optional<Op>& known = ops_[local.value];
+  if (!known) {
+    const std::string_view name = local ? reader_->definitions().text(local) : std::string_view();
+    known = Op{leaves_unwritten(name), is_fused(name)};
+  }
   return *known;
 }
 

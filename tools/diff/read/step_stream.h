@@ -64,6 +64,10 @@ class StepStream final : public StepSource {
     bool unclipped = false;
   };
 
+  struct Op {
+    bool leaves_unwritten = false, is_fused = false;
+  };
+
   /// A launch, and the launch that followed it last time: programs repeat themselves.
   struct Followed {
     format::KernelId kernel;
@@ -89,7 +93,7 @@ class StepStream final : public StepSource {
   format::StringId shared(format::StringId local);
   format::StringId shared_family(format::KernelId local);
   const Slot& shared_slot(format::StringId local);
-  bool leaves_unwritten(format::StringId op);
+  const Op& op(format::StringId local);
 
   std::unique_ptr<reader::TraceReader> reader_;
   format::Definitions& names_;
@@ -114,8 +118,8 @@ class StepStream final : public StepSource {
   // From ids of the file to ids of `names`; zero or empty: not translated yet.
   std::vector<format::StringId> shared_texts_;
   std::vector<Slot> shared_slots_;
-  std::vector<std::optional<bool>> unwritten_;  ///< by op
-  std::vector<Followed> followed_;              ///< by launch
+  std::vector<std::optional<Op>> ops_;  ///< by the id of the file
+  std::vector<Followed> followed_;      ///< by launch
   uint32_t last_launch_ = 0;
 };
 

@@ -90,6 +90,7 @@ constexpr Meaning kMeanings[] = {
     {"setting.CONVTRACE_INCLUDE", kRecorded},
     {"setting.CONVTRACE_EXCLUDE", kRecorded},
     {"setting.CONVTRACE_OPS", kRecorded},
+    {"setting.CONVTRACE_COMPILED", kRecorded},
     {"setting.CONVTRACE_ALL_KERNELS", kRecorded},
     {"world size", kWorld},
     {"distributed.world_size", kWorld},

@@ -102,6 +102,14 @@ Json root_json(const std::optional<RootReport>& root) {
   json["module_class"] = text_or_null(root->code.module_class);
   json["forward"] = text_or_null(root->code.forward);
   json["called"] = text_or_null(root->code.call);
+  const GeneratedCall& generated = root->code.generated;
+  json["generated"] = Json();
+  if (!generated.kernel.empty()) {
+    json["kernel"] = generated.kernel;
+    json["generated"] = {{"kernel", generated.kernel},
+                         {"nodes", generated.nodes},
+                         {"line", text_or_null(generated.line)}};
+  }
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},

@@ -158,6 +158,7 @@ class TextReport {
       return steps();
     }
     line("  value       ", object_text(record) + ", " + type_text(record));
+    line("  generated   ", escape_text(generated_text(root.code.generated)));
     line("  module      ", module_line(root));
     line("  class       ",
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));

@@ -207,7 +207,7 @@ std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoi
     const auto called = called_in_both(pair, in_base);
     const auto is_more = [&](uint32_t i) {
       const ValueRecord& one = values[i];
-      return one.kind == SlotKind::kOutput && called.contains(one.key.scope.value) &&
+      return one.kind == SlotKind::kOutput && !one.key.op && called.contains(one.key.scope.value) &&
              !ignored.of(one);
     };
     const auto used = std::ranges::find_if(alone, [&](uint32_t i) {
