@@ -64,10 +64,12 @@ ROOMS = {
     "interposer/observer/convtrace_observer/calls": "interposer/observer/convtrace_observer/base",
     "interposer/observer/convtrace_observer/facts":
         "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/calls",
+    "interposer/observer/convtrace_observer/compiled": "interposer/observer/convtrace_observer/base",
     "interposer/observer/convtrace_observer/training":
         "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/facts",
     "interposer/observer/convtrace_observer": "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/calls "
-        "interposer/observer/convtrace_observer/facts interposer/observer/convtrace_observer/training",
+        "interposer/observer/convtrace_observer/compiled interposer/observer/convtrace_observer/facts "
+        "interposer/observer/convtrace_observer/training",
     "interposer/observer": "",
     "tools/cases": "",
     "tools/common": "",

@@ -14,6 +14,7 @@ constexpr std::string_view kPrefix = "CONVTRACE";
 
 constexpr std::string_view kModes[] = {"off", "launches", "hash", "stats", "snapshot"};
 constexpr std::string_view kCpuAllocs[] = {"auto", "on", "off"};
+constexpr std::string_view kCompiled[] = {"off", "calls", "all"};
 constexpr std::string_view kStacks[] = {"findings", "all", "none"};
 constexpr std::string_view kWhenFull[] = {"degrade", "block", "drop"};
 constexpr std::string_view kLevels[] = {"error", "warn", "info", "debug"};
@@ -158,6 +159,10 @@ constexpr SettingSpec kTable[] = {
         "CONVTRACE_OPS", "PATTERN[;PATTERN...]", "",
         "Inputs and outputs of every PyTorch operation inside the modules that match, forward and "
         "backward: slow, for narrowing down."),
+    row<Choice<&S::compiled, kCompiled>>(
+        "CONVTRACE_COMPILED", "off|calls|all", "calls",
+        "What is recorded inside regions that torch.compile made with Inductor: operations that "
+        "they call, or fused kernels, too."),
     row<Flag<&S::optimizer_state>>("CONVTRACE_OPTIMIZER_STATE", "0|1", "0",
                                    "What the optimizer keeps of each parameter, after each step."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",

@@ -26,6 +26,7 @@ namespace convtrace::settings {
 
 enum class Mode : uint8_t { kOff, kLaunches, kHash, kStats, kSnapshot };
 enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
+enum class Compiled : uint8_t { kOff, kCalls, kAll };
 enum class Stacks : uint8_t { kFindings, kAll, kNone };
 /// What to do with a value that is to be stored when there is no memory for it.
 enum class WhenFull : uint8_t { kDegrade, kBlock, kDrop };
@@ -43,6 +44,7 @@ struct Settings {
   std::string exclude;                            // CONVTRACE_EXCLUDE
   bool all_kernels = false;                       // CONVTRACE_ALL_KERNELS
   std::string ops;                                // CONVTRACE_OPS
+  Compiled compiled = Compiled::kCalls;           // CONVTRACE_COMPILED
   bool optimizer_state = false;                   // CONVTRACE_OPTIMIZER_STATE
   uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING

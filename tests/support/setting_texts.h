@@ -23,6 +23,7 @@ inline constexpr SettingTexts kSettingTexts[] = {{"CONVTRACE_OUTPUT", "a.ctrace"
                                                  {"CONVTRACE_INCLUDE", "a", "b;c"},
                                                  {"CONVTRACE_EXCLUDE", "a", "re:b"},
                                                  {"CONVTRACE_OPS", "a", "re:b"},
+                                                 {"CONVTRACE_COMPILED", "off", "all"},
                                                  {"CONVTRACE_MAX_BYTES", "1G", "5M"},
                                                  {"CONVTRACE_RING", "3", "9,nan"},
                                                  {"CONVTRACE_SPIKE", "4,10", "5,10000000"},

@@ -7,6 +7,7 @@ import sys
 from . import dynamo
 from .base import engine, native, scopes, signals, spent, values, watches
 from .calls import aten_ops, collectives, gradients, modules, naming, ops, padding, repeated_ops
+from .compiled import regions
 from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
 
@@ -60,7 +61,8 @@ class Observer(State):
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
         self.collectives = collectives.Collectives(self, torch)
-        self._parts = (self.collectives, self.modules, self.optimizers, backward.Backward(self, torch),
+        self.regions = regions.Regions(self, torch)
+        self._parts = (self.collectives, self.regions, self.modules, self.optimizers, backward.Backward(self, torch),
                        clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
@@ -154,11 +156,11 @@ class Observer(State):
         place.parameters[phase, slot] = count + 1
         return count
 
-    def pack(self, batch, phase, capture, scope, call, slot, tensor):
+    def pack(self, batch, phase, capture, scope, call, slot, tensor, op=0):
         """@return whether the tensor could be read. Must run inside `with self.read.unobserved()`."""
         value = self.read(tensor)
         if value is not None:
-            batch.tensor(phase, capture, scope, call, slot, 0, value)
+            batch.tensor(phase, capture, scope, call, slot, op, value)
         return value is not None
 
     def submit(self, thread):
@@ -204,6 +206,7 @@ class Observer(State):
             return
         self.capture = bool(flags & engine.SUBMIT_CAPTURE)
         self.follows = self.capture or (self._only_launches and self._torch.cuda.is_initialized())
+        self.regions.switch(self.capture)
 
     def _is_loader_worker(self):
         """A DataLoader worker prepares data; its modules (transforms) are no training."""
@@ -259,6 +262,7 @@ class Observer(State):
             self.modules.forget()
             self.repeated_ops.forget()
             self.collectives.forget()
+            self.regions.forget()
             self.hot.forget()
             self.hooks.clear()
             self.watches.clear()

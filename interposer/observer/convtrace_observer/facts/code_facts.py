@@ -16,6 +16,7 @@ from ..base import FOLDER
 _NOT_THE_PROGRAMS = os.path.join(FOLDER, ""), os.path.join(os.path.dirname(os.__file__), "")
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_GENERATED = "torch._inductor.runtime.compile_tasks."  # modules that Inductor writes into its cache
 _MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 22
 _MAX_LAYERS = 32
 _HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING
@@ -72,8 +73,10 @@ def files():
     folders = own_folders()
     installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
+        if name.startswith(_GENERATED):
+            continue
         if not isinstance(path, str) or not path.endswith(".py") or any(one in path for one in _INSTALLED):
             continue
         path = os.path.normpath(path)

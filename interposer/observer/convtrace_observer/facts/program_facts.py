@@ -19,6 +19,7 @@ _POSITION_BYTES = 4  # of the position in random's words, which lies before them
 _MARK_BYTES = 48  # of torch's state the seed, the position and three words, and its end with the kept normal number
 _MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 MAX_CHANGES = 16  # of a module's attributes
+_COMPILED = "_orig_mod"  # by this name the wrapper that torch.compile returns holds a module
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
 _MAX_MODES = 16  # changes of a module's mode that are told
 
@@ -42,11 +43,13 @@ class ModuleFacts:
         self._observer = observer
         self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
         self._dtype = torch.dtype
-        self._code = code_facts.Code(torch)
+        self.code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
         """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
         this evaluates, or the attributes are others."""
+        if _COMPILED in module._modules:
+            module = module._modules[_COMPILED]
         first, entry.untold = entry.untold, False
         told = not first and self._is_told(entry, module)
         evaluates = thread.slot[1] == engine.EVALUATION
@@ -59,7 +62,7 @@ class ModuleFacts:
             batch, place = thread.batch, entry.place
             for name, value in facts:
                 batch.event_fact(place.id, name, value)
-            for name, value in self._code.of_class(type(module)):
+            for name, value in self.code.of_class(type(module)):
                 batch.fact(name, value)
             if not self._observer.capture:  # else it goes with the module's inputs
                 self._observer.submit(thread)
@@ -126,12 +129,12 @@ class ModuleFacts:
         yield "class", kind.__module__ + "." + kind.__qualname__
         forward = code_facts.forward_of(kind)
         if forward is not None:
-            yield "forward", self._code.place(forward.co_filename, forward.co_firstlineno)
+            yield "forward", self.code.place(forward.co_filename, forward.co_firstlineno)
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith((FOLDER, self._torch_folder)):
             frame = frame.f_back
         if frame is not None:
-            yield "call", self._code.place(frame.f_code.co_filename, frame.f_lineno)
+            yield "call", self.code.place(frame.f_code.co_filename, frame.f_lineno)
         yield from _attributes(settings)
 
     def _settings(self, module):

@@ -41,6 +41,7 @@ TEST_CASE("settings: printing and parsing are inverse for every row", "[settings
       {"CONVTRACE_EXCLUDE", "*copy*"},
       {"CONVTRACE_ALL_KERNELS", "1"},
       {"CONVTRACE_OPS", "h.3*;re:head$"},
+      {"CONVTRACE_COMPILED", "all"},
       {"CONVTRACE_OPTIMIZER_STATE", "1"},
       {"CONVTRACE_MAX_BYTES", "20G"},
       {"CONVTRACE_RING", "50,nan,USR2"},

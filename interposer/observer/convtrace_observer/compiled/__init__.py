@@ -1,0 +1,1 @@
+"""What runs inside regions that torch.compile made: Inductor's calls, as scopes and values."""

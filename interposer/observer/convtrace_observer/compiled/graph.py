@@ -1,0 +1,106 @@
+"""The graph that Dynamo made of a region, as far as names are concerned: which node lies in which module, and which
+nodes a call of the generated code was made of.
+
+Dynamo traces a region in every process, also where what Inductor makes of it comes from a cache. No part of the graph
+itself is kept.
+"""
+import re
+
+_LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
+_VISIT = re.compile(r"@(\d+)$")
+# Nodes that Inductor makes calls of operations of, not kernels of its own.
+_CALLED = frozenset(("addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"))
+# What autograd adds to the trace of a node that sums gradients.
+_ADDED = "Gradient addition node"
+
+
+class Node:
+    """`position`: its number in the graph. `does`: what it calls, "linear". `inputs`, `users`: names of nodes. `modules`:
+    (id, path, visit) of those that it lies in, outermost first; a module that the region calls twice has two visits.
+    `ends`: how many of these, from the innermost, return its value. `arguments`: numbers of the graph's arguments that it
+    takes. `shape`: of its value, if that is a tensor of a fixed shape."""
+
+    __slots__ = ("name", "position", "does", "inputs", "users", "modules", "ends", "arguments", "shape", "trace")
+
+
+class Graph:
+    def __init__(self, graph):
+        """@param graph  a torch.fx.Graph"""
+        self.nodes, self.visits = {}, {}  # by name; by id of a module
+        self._by_trace, self._arguments = {}, []
+        numbers, before = {}, None
+        for position, fx in enumerate(graph.nodes):
+            if fx.op == "placeholder":
+                user = next(iter(fx.users), None)
+                numbers[fx] = len(self._arguments)
+                self._arguments.append(user.name if user is not None else "")
+            elif fx.op != "output":
+                node = self.nodes[fx.name] = _node(fx, position)
+                node.arguments = {numbers[one] for one in fx.all_input_nodes if one in numbers}
+                for number, _, visit in node.modules:
+                    self.visits[number] = max(self.visits.get(number, 1), visit + 1)
+                self._by_trace.setdefault(node.trace, []).append(node)
+                if before is not None:
+                    before.ends = _left(before.modules, node.modules)
+                before = node
+        if before is not None:
+            before.ends = len(before.modules)
+
+    def argument(self, number):
+        """@return the position of the first node that uses an argument of the graph, or None."""
+        name = self._arguments[number] if number < len(self._arguments) else ""
+        return self.nodes[name].position if name in self.nodes else None
+
+    def find(self, kernel, names, trace, near, is_backward):
+        """@param kernel  name of a fused kernel, which contains those of its operations; "" of another call
+        @param names  nodes that Inductor names as sources, in order
+        @param trace  the place in the program of the last of the sources
+        @param near  positions of nodes that are known to be close: of the operands of the call
+        @return the last Node that a call was made of, or None.
+        """
+        known = [self.nodes[name] for name in names if name in self.nodes]
+        same = self._by_trace.get(_plain(trace), ()) if trace else ()
+        here = [node for node in known if node in same] or () if same else known
+        if here or not same:  # weights that two calls of a module share have the name of the first
+            return here[-1] if here else None
+        node = min(same, key=lambda node: sum(abs(node.position - position) for position in near))
+        return self._fused(kernel, node, is_backward) if node.does in _CALLED else node
+
+    def _fused(self, kernel, node, is_backward):
+        """Of a matrix product a fused kernel has at most its views, and in the backward pass the sum of its bias.
+        @return the nearest node that the kernel computes."""
+        for names in (node.users, node.inputs) if is_backward else (node.inputs,):
+            for name in names:
+                if name in self.nodes and self.nodes[name].does in kernel:
+                    return self.nodes[name]
+        return node
+
+
+def _node(fx, position):
+    node = Node()
+    node.name, node.position, node.ends = fx.name, position, 0
+    node.does = fx.target if isinstance(fx.target, str) else getattr(fx.target, "__name__", "")
+    node.inputs, node.users = [one.name for one in fx.all_input_nodes], [one.name for one in fx.users]
+    node.trace = _plain(fx.meta.get("stack_trace") or "")
+    node.modules = tuple(_module(key, value[0]) for key, value in (fx.meta.get("nn_module_stack") or {}).items())
+    shape = getattr(fx.meta.get("example_value"), "shape", None)
+    node.shape = tuple(shape) if shape is not None and all(type(extent) is int for extent in shape) else None
+    return node
+
+
+def _module(key, path):
+    visit = _VISIT.search(str(key)) or _VISIT.search(path)
+    key = _VISIT.sub("", str(key))
+    return (int(key) if key.isdigit() else 0, _LOCAL.sub("", _VISIT.sub("", path)), int(visit[1]) if visit else 0)
+
+
+def _left(modules, following):
+    """How many modules are left between a node and the next one."""
+    shared = 0
+    while shared < min(len(modules), len(following)) and modules[shared] == following[shared]:
+        shared += 1
+    return len(modules) - shared
+
+
+def _plain(trace):
+    return trace.split(_ADDED)[0].strip()

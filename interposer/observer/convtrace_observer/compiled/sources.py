@@ -1,0 +1,69 @@
+"""Finds the node of the region's graph that each call of the generated code was made of.
+
+Inductor names the nodes where it calls an operation or a Triton kernel. Of a C++ kernel it tells where in the program
+the last node is, and a line of a module that occurs twelve times in a model is twelve nodes. Of these the one is taken
+that is nearest to the nodes behind the call's operands: the parameters, what earlier calls wrote, and in the backward
+code what the forward code saved.
+"""
+import re
+
+from . import wrapper_source
+
+_ARGUMENT = re.compile(r"(?:primals_(\d+)|arg(\d+)_1)$")
+_SYMBOL = re.compile(r"s\d+$")
+
+
+class Sources:
+    """`of`: Call -> graph.Node. `read`: Call -> its inputs but for memory that nothing was written to before.
+    `returned`: positions of what the function returns, None where one is not known."""
+
+    def __init__(self, function, graph, saved=None):
+        """@param saved  `returned` of the forward code, if the function is of the backward pass; else None"""
+        self._graph, self._is_backward = graph, saved is not None
+        self.of, self.read = {}, {}
+        self.numbers = {}  # variable -> number of the graph's argument that it is
+        self._positions = self._known_arguments(function, saved)
+        self._memory = {name: name for name in function.arguments}  # variable -> the first one in the same memory
+        self._written = set(function.arguments)  # of these first ones
+        aliases = list(reversed(function.aliases))
+        for index, call in enumerate(function.calls):
+            while aliases and aliases[-1][0] <= index:
+                self._alias(*aliases.pop()[1:])
+            self._find(call)
+        while aliases:
+            self._alias(*aliases.pop()[1:])
+        self.returned = [self._positions.get(name) for name in function.returned]
+
+    def _known_arguments(self, function, saved):
+        positions = {}
+        inner = [name for name in function.arguments if not name.startswith("tangents") and not _SYMBOL.match(name)]
+        symbols = sum(bool(_SYMBOL.match(name)) for name in function.arguments)
+        kept = (saved or [])[:len(saved or []) - symbols]
+        if len(kept) >= len(inner):
+            positions.update(zip(inner, kept[len(kept) - len(inner):]))
+        for name in function.arguments:
+            found = _ARGUMENT.match(name)
+            if found:
+                number = self.numbers[name] = int(found[1]) - 1 if found[1] else int(found[2])
+                positions[name] = self._graph.argument(number)
+        return {name: position for name, position in positions.items() if position is not None}
+
+    def _alias(self, target, source):
+        self._memory[target] = self._memory.setdefault(source, source)
+        for known in (self._positions, self.numbers):
+            known.pop(target, None)
+            if source in known:
+                known[target] = known[source]
+
+    def _find(self, call):
+        variables = {wrapper_source.variable(expression) for _, expression in call.inputs}
+        near = [self._positions[name] for name in variables if name in self._positions]
+        kernel = call.kernel if call.kind == wrapper_source.KERNEL else ""
+        node = self.of[call] = self._graph.find(kernel, call.nodes, call.trace, near, self._is_backward)
+        self.read[call] = [one for one in call.inputs if self._memory.get(wrapper_source.variable(one[1])) in self._written]
+        for _, expression in call.outputs:
+            name = wrapper_source.variable(expression)
+            self._written.add(self._memory.setdefault(name, name))
+            self.numbers.pop(name, None)
+            if node is not None:
+                self._positions[name] = node.position

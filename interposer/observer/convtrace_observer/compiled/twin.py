@@ -1,0 +1,51 @@
+"""Second versions of the functions of a generated file: the same statements, with a call of the observer before and
+behind each kernel. A function gets the code of its twin in steps whose values are wanted, and its own code again in
+others; the function object, its globals and the compiled kernels stay what they are.
+"""
+import ast
+
+BEFORE, AFTER = "_convtrace_before", "_convtrace_after"
+
+
+class Twin:
+    """Both versions of one function."""
+
+    __slots__ = ("_function", "_plain", "_observed")
+
+    def __init__(self, function, node, observed):
+        """@param node  the function as ast, which becomes the observed one
+        @param observed  by id() of a call's statement: number that the observer is given, what the call takes, what it
+            writes, as (name, expression)
+        """
+        self._function, self._plain = function, function.__code__
+        _insert(node, observed)
+        module = ast.fix_missing_locations(ast.Module([node], []))
+        code = compile(module, self._plain.co_filename, "exec", dont_inherit=True)
+        self._observed = next(one for one in code.co_consts if hasattr(one, "co_code"))
+
+    def switch(self, observed):
+        self._function.__code__ = self._observed if observed else self._plain
+
+
+def _insert(node, wanted):
+    for name in ("body", "orelse"):
+        block = getattr(node, name, None)
+        if not block:
+            continue
+        result = []
+        for statement in block:
+            if id(statement) in wanted:
+                number, inputs, outputs = wanted[id(statement)]
+                if inputs:
+                    result.append(_told(BEFORE, number, inputs, statement))
+                result += [statement, _told(AFTER, number, outputs, statement)]
+            else:
+                _insert(statement, wanted)
+                result.append(statement)
+        block[:] = result
+
+
+def _told(name, number, operands, statement):
+    values = ast.Tuple([expression for _, expression in operands], ast.Load())
+    told = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), values], []))
+    return ast.copy_location(told, statement)

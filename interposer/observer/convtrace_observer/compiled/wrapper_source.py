@@ -1,0 +1,221 @@
+"""Reads the Python file that Inductor generates for a region: which kernels it calls, with which operands, and what each
+was made of.
+
+Everything comes from the file and from the map of its lines to the program's source, which Inductor keeps in its cache
+as well: a region has the same calls from a cold and from a warm cache. Nothing here needs torch.
+"""
+import ast
+import bisect
+import re
+
+KERNEL, EXTERN = "kernel", "extern"
+
+_HEADER = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
+_COMMENT = re.compile(r"# (?:Topologically Sorted|Unsorted) Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
+_NUMBER = re.compile(r"_\d+$")
+_CPP_PARAMETERS = re.compile(r'extern "C"[^(]*\((.*?)\)', re.S)
+_MUTATED = re.compile(r"'mutated_arg_names': \[(.*?)\]")
+_ASYNC = "async_compile"
+# Operations that only describe memory, or that other parts of the observer record.
+_NOT_RECORDED = ("inductor", "_c10d_functional", "c10d")
+_WRAPPERS_OF_NAMES = {"extern_kernels": "aten", "aten": "aten"}
+
+
+class Call:
+    """A call in the generated code. `kernel` is its name there, `op` a name without the kernel's number, which changes
+    with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
+    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is."""
+
+    __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement")
+
+    def __init__(self, kind, kernel, op, inputs, outputs, statement):
+        self.kind, self.kernel, self.op = kind, kernel, op
+        self.inputs, self.outputs, self.statement = inputs, outputs, statement
+        self.nodes, self.trace = (), ""
+
+
+class Function:
+    """A function of the file that runs kernels. `aliases`: (position in `calls`, target, source) of the names that are
+    given to the memory of others, in the order of execution; `arguments` and `returned`: names, "" for what has none."""
+
+    __slots__ = ("node", "calls", "aliases", "arguments", "returned")
+
+    def __init__(self, node):
+        self.node = node
+        self.calls, self.aliases, self.arguments, self.returned = [], [], [], []
+
+
+def region_kind(text):
+    """@return "forward", "backward" or "inference"; None if the text is no region's."""
+    found = _HEADER.match(text)
+    return found[1] if found else None
+
+
+def read(text, line_map):
+    """@param line_map  (first line, stack trace) pairs in order of lines, as Inductor gives them to its loader
+    @return the Functions of a region's file.
+    """
+    tree = ast.parse(text)
+    reader = _Reader(text, tree, line_map)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions += [node for owner in tree.body if isinstance(owner, ast.ClassDef)
+                  for node in owner.body if isinstance(node, ast.FunctionDef)]
+    found = [reader.function(node) for node in functions
+             if node.name not in ("get_args", "benchmark_compiled_module")]
+    return [function for function in found if function.calls]
+
+
+class _Reader:
+    def __init__(self, text, tree, line_map):
+        self._lines = text.split("\n")
+        self._starts = [line for line, _ in line_map]
+        self._traces = [trace or "" for _, trace in line_map]
+        self._kernels = dict(_kernels(tree))
+
+    def function(self, node):
+        function = Function(node)
+        self._block(function, node.body)
+        return function
+
+    def _block(self, function, statements):
+        for statement in statements:
+            call = self._call(statement)
+            if call is not None:
+                self._place(call)
+                function.calls.append(call)
+            elif isinstance(statement, ast.Assign):
+                self._assignment(function, statement)
+            elif isinstance(statement, ast.Return):
+                values = statement.value.elts if isinstance(statement.value, ast.Tuple) else []
+                function.returned = [_base(value) for value in values]
+            for name in ("body", "orelse"):
+                self._block(function, getattr(statement, name, ()))
+
+    def _assignment(self, function, statement):
+        target, value = statement.targets[0], statement.value
+        if isinstance(value, ast.Name) and value.id == "args":
+            function.arguments = [_base(one) for one in getattr(target, "elts", [target])]
+        elif isinstance(target, ast.Name) and _base(value):
+            function.aliases.append((len(function.calls), target.id, _base(value)))
+
+    def _call(self, statement):
+        value = getattr(statement, "value", None)
+        if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(value, ast.Call):
+            return None
+        parts = _dotted(value.func)
+        kernel = self._kernels.get(parts[0]) if parts else None
+        if kernel is not None:
+            named = list(zip(kernel.parameters, value.args))
+            inputs = [one for one in named if not _is_output_only(one[0])]
+            outputs = [one for one in named if one[0] in kernel.written]
+            return Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
+        op = _aten_name(parts)
+        if op is None:
+            return None
+        inputs = [(str(index), one) for index, one in enumerate(value.args) if not isinstance(one, ast.Constant)]
+        written = [one.value for one in value.keywords if one.arg == "out"]
+        if not written and isinstance(statement, ast.Assign):
+            written = statement.targets
+        elif not written and op.endswith("_"):
+            written = value.args[:1]
+        outputs = [(str(index), _loaded(one)) for index, one in enumerate(written)]
+        return Call(EXTERN, ".".join(parts), op, inputs, outputs, statement) if outputs else None
+
+    def _place(self, call):
+        first = call.statement.lineno
+        at = bisect.bisect_right(self._starts, first)
+        call.trace = self._traces[at - 1] if at else ""
+        # The stream of a Triton kernel is fetched between the comment and the call.
+        for line in self._lines[max(first - 3, 0):first - 1]:
+            found = _COMMENT.search(line)
+            if found:
+                call.nodes = tuple(name for name in found[1].split(", ") if name)
+
+
+class _Kernel:
+    __slots__ = ("parameters", "written")
+
+    def __init__(self, parameters, written):
+        self.parameters, self.written = parameters, written
+
+
+def _kernels(tree):
+    """Yields (name, _Kernel) of what the file compiles."""
+    for statement in tree.body:
+        value = getattr(statement, "value", None)
+        parts = _dotted(value.func) if isinstance(value, ast.Call) else ()
+        if not isinstance(statement, ast.Assign) or parts[:1] != (_ASYNC,):
+            continue
+        texts = [one.value for one in value.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if parts[1] == "cpp_pybinding" and texts:
+            kernel = _cpp_kernel(texts[-1])
+        elif parts[1] == "triton" and len(texts) == 2:
+            kernel = _triton_kernel(*texts)
+        else:
+            continue
+        yield statement.targets[0].id, kernel
+
+
+def _cpp_kernel(text):
+    found = _CPP_PARAMETERS.search(text)
+    parameters = [" ".join(one.split()) for one in found[1].split(",")] if found else []
+    names = [one.split(" ")[-1] for one in parameters]
+    return _Kernel(names, {name for name, one in zip(names, parameters) if "*" in one and "const " not in one})
+
+
+def _triton_kernel(name, text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            names = [one.arg for one in node.args.args]
+            found = _MUTATED.search(text)
+            written = set(re.findall(r"'(\w+)'", found[1])) if found else set()
+            return _Kernel(names, written | {one for one in names if _is_output_only(one)})
+    return _Kernel([], set())
+
+
+def _is_output_only(name):
+    return name.startswith("out_ptr")
+
+
+def _aten_name(parts):
+    """@return "namespace::name" of an operation that the file calls, or None."""
+    if len(parts) > 2 and parts[:2] == ("torch", "ops"):
+        space, name = parts[2], parts[3:]
+    elif len(parts) > 1 and parts[0] in _WRAPPERS_OF_NAMES:
+        space, name = _WRAPPERS_OF_NAMES[parts[0]], parts[1:]
+    else:
+        return None
+    if not name or space != "aten":
+        return None
+    return "%s::%s" % (space, name[0] if len(name) == 1 or name[1] == "default" else ".".join(name))
+
+
+def _dotted(node):
+    """("torch", "ops", "aten", "mm") of torch.ops.aten.mm, else ()."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else ()
+
+
+def _base(node):
+    """Name of the variable in whose memory an expression lies, or "": of itself, of a view, of an element."""
+    while True:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Call) and node.args and _dotted(node.func)[-1:] in (("reinterpret_tensor",), ("view",)):
+            node = node.args[0]
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        else:
+            return ""
+
+
+def variable(node):
+    """As _base: the variable behind an operand."""
+    return _base(node)
+
+
+def _loaded(node):
+    return ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node

@@ -1,0 +1,162 @@
+"""How the files are read that Inductor generates for regions, and how their functions are observed. Needs no torch."""
+import os
+import sys
+import types
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interposer", "observer"))
+
+from convtrace_observer.compiled import graph, sources, twin, wrapper_source  # noqa: E402
+
+# As PyTorch 2.11 writes a region for a GPU, with less in it.
+REGION = """# AOT ID: ['3_forward']
+async_compile = AsyncCompile()
+
+# Topologically Sorted Source Nodes: [gelu], Original ATen: [aten.gelu]
+triton_poi_fused_gelu_2 = async_compile.triton('triton_poi_fused_gelu_2', '''
+@triton_heuristics.pointwise(
+    inductor_meta={'mutated_arg_names': ['in_out_ptr0'], 'num_load': 2},
+)
+@triton.jit
+def triton_poi_fused_gelu_2(in_out_ptr0, in_ptr0, out_ptr1, xnumel, XBLOCK : tl.constexpr):
+    pass
+''', device_str='cuda')
+
+cpp_fused_sum_0 = async_compile.cpp_pybinding(['const float*', 'float*', 'const int64_t'], '''
+#include <torch/csrc/inductor/cpp_prefix.h>
+extern "C"  void  kernel(const float* in_ptr0,
+                       float* out_ptr0,
+                       const int64_t ks0)
+{
+}
+''')
+
+class Runner:
+    def call(self, args):
+        primals_1, primals_2, s7 = args
+        args.clear()
+        with torch.cuda._DeviceGuard(0):
+            buf0 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
+            # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.mm]
+            extern_kernels.mm(primals_1, reinterpret_tensor(primals_2, (8, 8), (1, 8), 0), out=buf0)
+            buf1 = reinterpret_tensor(buf0, (2, 16), (16, 1), 0); del buf0  # reuse
+            buf2 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
+            # Topologically Sorted Source Nodes: [linear, gelu], Original ATen: [aten.gelu]
+            stream0 = get_raw_stream(0)
+            triton_poi_fused_gelu_2.run(buf1, primals_1, buf2, 32, stream=stream0)
+            buf3 = torch.ops.aten.topk.default(buf2, 3)
+            buf4 = buf3[0]
+            buf5 = empty_strided_cuda((4, ), (1, ), torch.float32)
+            cpp_fused_sum_0(buf4, buf5, s7)
+        return (buf5, primals_1, buf1, )
+"""
+LINES = [(24, 'File "model.py", line 3, in forward\n'), (38, 'File "model.py", line 5, in forward\n')]
+
+
+class Node:
+    def __init__(self, name, module, inputs=(), op="call_function", line=3, target=None):
+        self.name, self.op, self.target, self.all_input_nodes = name, op, target or name, list(inputs)
+        self.users = {}
+        for one in inputs:
+            one.users[self] = None
+        self.meta = {"stack_trace": 'File "model.py", line %d, in forward\n' % line}
+        if module:
+            self.meta["nn_module_stack"] = {str(len(module)): ("L['self']." + module, object)}
+
+
+def graph_of(*nodes):
+    return graph.Graph(types.SimpleNamespace(nodes=nodes))
+
+
+class Reading(unittest.TestCase):
+    def setUp(self):
+        self.function, = wrapper_source.read(REGION, LINES)
+        self.calls = self.function.calls
+
+    def test_the_kind_of_a_region(self):
+        self.assertEqual(wrapper_source.region_kind(REGION), "forward")
+        self.assertIsNone(wrapper_source.region_kind("import triton\n"))
+
+    def test_calls_and_their_operands(self):
+        found = [(call.kind, call.kernel, call.op, [name for name, _ in call.inputs], [name for name, _ in call.outputs])
+                 for call in self.calls]
+        self.assertEqual(found, [
+            ("extern", "extern_kernels.mm", "aten::mm", ["0", "1"], ["0"]),
+            ("kernel", "triton_poi_fused_gelu_2", "inductor::triton_poi_fused_gelu", ["in_out_ptr0", "in_ptr0", "xnumel"],
+             ["in_out_ptr0", "out_ptr1"]),
+            ("extern", "torch.ops.aten.topk.default", "aten::topk", ["0"], ["0"]),
+            ("kernel", "cpp_fused_sum_0", "inductor::cpp_fused_sum", ["in_ptr0", "ks0"], ["out_ptr0"])])
+
+    def test_what_they_were_made_of(self):
+        self.assertEqual([call.nodes for call in self.calls], [("linear",), ("linear", "gelu"), (), ()])
+        self.assertEqual([call.trace.count("line 5") for call in self.calls], [0, 0, 0, 1])
+
+    def test_variables(self):
+        self.assertEqual(self.function.arguments, ["primals_1", "primals_2", "s7"])
+        self.assertEqual(self.function.returned, ["buf5", "primals_1", "buf1"])
+        self.assertIn((1, "buf1", "buf0"), self.function.aliases)
+
+
+class Modules(unittest.TestCase):
+    def test_the_node_of_each_call(self):
+        function, = wrapper_source.read(REGION, LINES)
+        x, weight = Node("l_x_", "", op="placeholder"), Node("l_w_", "", op="placeholder")
+        linear = Node("linear", "mlp.up", [x, weight])
+        gelu = Node("gelu", "mlp", [linear])
+        known = graph_of(x, weight, linear, gelu, Node("total", "", [gelu], line=5), Node("output", "", op="output"))
+        made_of = sources.Sources(function, known)
+        self.assertEqual([made_of.of[call].name for call in function.calls[:2]], ["linear", "gelu"])
+        self.assertEqual(made_of.of[function.calls[3]].name, "total")
+        self.assertEqual(known.nodes["linear"].arguments, {0, 1})
+        # Memory that nothing was written to is no input; what a call wrote through a view is one.
+        self.assertEqual([[name for name, _ in made_of.read[call]] for call in function.calls],
+                         [["0", "1"], ["in_out_ptr0", "in_ptr0"], ["0"], ["in_ptr0", "ks0"]])
+
+    def test_of_equal_lines_the_nearest_node(self):
+        inputs = [Node("l_%d_" % number, "", op="placeholder") for number in range(3)]
+        nodes = [Node("act_%d" % number, "h.%d" % number, [one]) for number, one in enumerate(inputs)]
+        known = graph_of(*inputs, *nodes)
+        for number, node in enumerate(nodes):
+            near = [known.argument(number)]
+            self.assertEqual(known.find("cpp_fused_act", (), node.meta["stack_trace"], near, False).name, node.name)
+
+    def test_a_name_that_calls_share_is_no_node_of_another_line(self):
+        x = Node("l_x_", "", op="placeholder")
+        first, second = Node("linear", "a", [x]), Node("linear_1", "a", [x], line=4)
+        known = graph_of(x, first, second)
+        self.assertEqual(known.find("", ("linear",), second.meta["stack_trace"], [], True).name, "linear_1")
+
+    def test_a_kernel_that_has_only_the_view_of_a_product(self):
+        x = Node("l_x_", "", op="placeholder")
+        gelu = Node("gelu", "mlp", [x], line=4)
+        known = graph_of(x, gelu, Node("linear", "mlp.down", [gelu]))
+        trace = 'File "model.py", line 3, in forward'
+        self.assertEqual(known.find("cpp_fused_gelu_view_4", (), trace, [], False).name, "gelu")
+        self.assertEqual(known.find("cpp_fused_sum_view_0", (), trace, [], False).name, "linear")
+
+
+class Twins(unittest.TestCase):
+    SOURCE = "def call(args):\n    a, = args\n    if True:\n        b = work(a)\n    return b\n"
+
+    def test_both_versions_of_a_function(self):
+        import ast
+        said, names = [], {"work": lambda a: said.append("work") or a + 1}
+        exec(self.SOURCE, names)
+        names[twin.BEFORE] = lambda *told: said.append(("before", *told))
+        names[twin.AFTER] = lambda *told: said.append(("after", *told))
+        node = ast.parse(self.SOURCE).body[0]
+        statement = node.body[1].body[0]
+        name = [("0", ast.Name("a", ast.Load()))]
+        both = twin.Twin(names["call"], node, {id(statement): (7, name, [("0", ast.Name("b", ast.Load()))])})
+        function = names["call"]
+        self.assertEqual((function([1]), said), (2, ["work"]))
+        both.switch(True)
+        said.clear()
+        self.assertEqual((function([1]), said), (2, [("before", 7, (1,)), "work", ("after", 7, (2,))]))
+        both.switch(False)
+        said.clear()
+        self.assertEqual((function([1]), said), (2, ["work"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
