@@ -3,6 +3,8 @@
 
 #include "tests/support/catch.h"
 #include "tools/diff/align/align.h"
+#include "tools/diff/align/lineage.h"
+#include "tools/diff/model/scope_map.h"
 #include "tools/diff/read/launch_keys.h"
 
 namespace {
@@ -64,6 +66,55 @@ TEST_CASE("align: repeated keys match by their occurrence and say so", "[diff][a
   CHECK(alignment.matches[0].how == diff::MatchedBy::kStableKey);
   CHECK(alignment.matches[1].how == diff::MatchedBy::kOccurrence);
   CHECK(alignment.cand_only == std::vector<uint32_t>{2});
+}
+
+TEST_CASE("align: fused kernels match where all their operands do", "[diff][align]") {
+  // Operands of two calls: kernel 1 has slots a and b, kernel 2 slot c.
+  std::vector<ValueRecord> base(3), cand(3);
+  for (auto* const run : {&base, &cand}) {
+    for (uint32_t i = 0; i < 3; ++i) {
+      ValueRecord& record = (*run)[i];
+      record.key.op.value = i < 2 ? 1 : 2;
+      record.key.slot.value = 10 + i;
+      record.bytes = 64;
+      record.stats.hash = i + (run == &cand ? 100 : 0);
+      record.fused = true;
+    }
+  }
+  format::Definitions names;
+  const diff::ScopeMap scopes(names, {});
+  CHECK(diff::align(base, cand, scopes).matches.size() == 3);
+  SECTION("an operand that one run alone has") { cand[1].key.slot.value = 20; }
+  SECTION("an operand of another size") { cand[1].bytes = 128; }
+  SECTION("an operand of another type") { cand[1].dtype = format::DType::kF16; }
+  const Alignment alignment = diff::align(base, cand, scopes);
+  REQUIRE(alignment.matches.size() == 1);
+  CHECK(base[alignment.matches[0].base].key.op.value == 2);
+  CHECK(alignment.base_only == std::vector<uint32_t>{0, 1});
+}
+
+TEST_CASE("align: an operand of an operation is none of the module around it", "[diff][align]") {
+  std::vector<ValueRecord> base(1), cand(1);
+  base[0].kind = cand[0].kind = diff::SlotKind::kInput;
+  cand[0].key.op.value = 1;
+  base[0].stats.hash = cand[0].stats.hash = 5;
+  format::Definitions names;
+  const diff::ScopeMap scopes(names, {});
+  CHECK(diff::align(base, cand, scopes).matches.size() == 1);
+  cand[0].stats.hash = 6;
+  CHECK(diff::align(base, cand, scopes).matches.empty());
+}
+
+TEST_CASE("lineage: what a fused kernel writes is a new value", "[diff][align]") {
+  diff::StepRecords step;
+  step.values.resize(3);
+  for (ValueRecord& record : step.values) {
+    record.kind = diff::SlotKind::kOutput;
+    record.value.storage = 1;
+  }
+  CHECK(diff::producers_of(step) == std::vector<uint32_t>{diff::kNoMatch, 0, 0});
+  step.values[1].fused = true;
+  CHECK(diff::producers_of(step) == std::vector<uint32_t>{diff::kNoMatch, diff::kNoMatch, 1});
 }
 
 TEST_CASE("align: launches match per key up to the smaller count", "[diff][align]") {
