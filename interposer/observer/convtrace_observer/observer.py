@@ -6,7 +6,7 @@ import sys
 
 from . import dynamo
 from .base import engine, native, scopes, signals, spent, values, watches
-from .calls import aten_ops, collectives, gradients, modules, naming, ops, padding, repeated_ops
+from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops
 from .compiled import regions
 from .facts import program_facts, triton_kernels, versions
 from .training import backward, clipping, optimizer, steps
@@ -60,6 +60,7 @@ class Observer(State):
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
+        self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
         self._parts = (self.collectives, self.regions, self.modules, self.optimizers, backward.Backward(self, torch),
@@ -126,8 +127,10 @@ class Observer(State):
                 self.triton.look()
         return self.active
 
-    def _tell_late_code(self):
-        """Records packages that were imported since the first module ran."""
+    def _tell_last(self):
+        """Records what is known at the end alone: values that were never waited for, packages imported since the first
+        module ran."""
+        self.awaited.give_up()
         if self._begun and self.active and self._imported != len(sys.modules):
             batch = engine.Batch(self.port)
             for name, value in versions.code():
@@ -138,6 +141,7 @@ class Observer(State):
     def open_step(self, thread):
         self.triton.look()
         self.collectives.read_complete()
+        self.awaited.give_up()
         self.step = self.steps.index
         thread.batch.step(self.step)
         self._set_flags(self.submit(thread))
@@ -157,7 +161,9 @@ class Observer(State):
         return count
 
     def pack(self, batch, phase, capture, scope, call, slot, tensor, op=0):
-        """@return whether the tensor could be read. Must run inside `with self.read.unobserved()`."""
+        """@return whether the tensor could be read, or will be. Must run inside `with self.read.unobserved()`."""
+        if not op and self.awaited.keep(tensor, phase, capture, scope, call, slot):
+            return True
         value = self.read(tensor)
         if value is not None:
             batch.tensor(phase, capture, scope, call, slot, op, value)
@@ -222,7 +228,7 @@ class Observer(State):
         def _exit(*args, **kwargs):
             try:
                 if self._begun and self.active:
-                    self._tell_late_code()
+                    self._tell_last()
                     status, = args or kwargs.values()
                     self._finish(str(status & 0xff))
             except Exception:
@@ -235,7 +241,7 @@ class Observer(State):
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
-        self._tell_late_code()
+        self._tell_last()
         self.collectives.waited()
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
@@ -263,6 +269,7 @@ class Observer(State):
             self.repeated_ops.forget()
             self.collectives.forget()
             self.regions.forget()
+            self.awaited.forget()
             self.hot.forget()
             self.hooks.clear()
             self.watches.clear()

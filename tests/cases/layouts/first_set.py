@@ -162,6 +162,8 @@ def train(layout, rank, size, faults):
     if "other-shard" in faults and rank == 1:
         with torch.no_grad():
             net.blocks[1].up.weight.mul_(1.05)
+    if "row-scaled" in faults:  # inside the layer, before the sum over ranks
+        net.blocks[1].down.register_forward_pre_hook(lambda _, given: (given[0] * 1.05,))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     batches = torch.Generator().manual_seed(1)
     for step in range(STEPS):
@@ -207,6 +209,8 @@ PAIRS = [
     Pair("one:1:masked", "ddp:2:local-counts", "0 \\S+ .*loss"),
     Pair("one:1", "fsdp:2:scale", "1 .* (loss|input:0)"),
     Pair("one:1", "tp:2:other-shard", "0 forward blocks.1.up param:weight"),
+    Pair("one:1", "tp:2:row-scaled", "0 forward blocks.1.down output:0"),
+    Pair("one:1", "tp:4:row-scaled", "0 forward blocks.1.down output:0", full=True),
     Pair("one:1", "hand:2:bias-everywhere", "0 forward blocks.0.attn.o_proj output:0"),
     Pair("one:1", "hand:2:no-reduction", "0 backward blocks.1\\S* grad"),
     Pair("ddp:2", "hand:2:no-reduction", "0 backward blocks.1\\S* grad", told=True),

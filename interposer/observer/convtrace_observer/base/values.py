@@ -132,14 +132,48 @@ class TensorReader:
         return not tensor.untyped_storage().resizable()
 
     def _unwrap(self, tensor):
-        kind = type(tensor)
-        if kind.__name__ == "DTensor":
-            tensor = tensor._local_tensor
-            return tensor if type(tensor) in self.plain else None
         # A subclass without its own dispatch only adds methods: its memory is an ordinary tensor's.
-        if getattr(kind, "__torch_dispatch__", None) == self._dispatch:
+        if getattr(type(tensor), "__torch_dispatch__", None) == self._dispatch:
             return tensor
-        return None
+        tensor, is_finished = self._inside(tensor)
+        return tensor if is_finished else None
+
+    def _inside(self, tensor):
+        """@return the plain tensor in a wrapper, or None; and whether no collective may be writing to it."""
+        if type(tensor).__name__ == "DTensor":
+            tensor = tensor._local_tensor
+        is_async = type(tensor).__name__ == "AsyncCollectiveTensor"
+        if is_async:
+            tensor = tensor.elem
+        if type(tensor) not in self.plain:
+            return None, False
+        return tensor, not is_async or getattr(tensor.untyped_storage(), "_convtrace_finished", False)
+
+    def unfinished(self, tensor):
+        """@return the Memory to which a functional collective may be writing, for a wrapper of it that the program has
+        not waited for; else None. Must run inside `with self.unobserved()`."""
+        if type(tensor) in self.plain:
+            return None
+        tensor, is_finished = self._inside(tensor)
+        return None if tensor is None or is_finished else self._describe(tensor)
+
+    def finish(self, tensor):
+        """The program has waited for what writes to a tensor. One storage may have several wrappers, each with a flag of
+        its own, so it is the storage that says so from then on.
+        @return the storage's number, or None where the memory of the tensor is not its own."""
+        if type(tensor) not in self.plain or self.is_wrapped(tensor):
+            return None
+        storage = tensor.untyped_storage()
+        storage._convtrace_finished = True
+        return storage_identity(storage)
+
+    def begin_again(self, tensor):
+        """A functional collective is about to write to a tensor of the program. As finish()."""
+        if type(tensor) in self.plain and not self.is_wrapped(tensor):
+            tensor.untyped_storage()._convtrace_finished = False
+
+    def on_current_stream(self, value):
+        return value._replace(stream=self.raw_stream(value.index)) if value.device == CUDA else value
 
     def _describe(self, tensor):
         if tensor.layout is not self._strided or tensor.is_nested or self.is_wrapped(tensor):

@@ -57,6 +57,9 @@ _OPS = {
     "recv_": _Op("recv", received=0, peer=2),
     "recv_any_source_": _Op("recv", received=0),
 }
+# Functional collectives that write to a tensor of the program: the position or name of that argument.
+_WRITING = {"all_reduce_": 0, "all_reduce_coalesced_": 0, "broadcast_": 0, "all_gather_into_tensor_out": "out",
+            "reduce_scatter_tensor_out": "out"}
 # c10d::ReduceOp::RedOpType
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
@@ -196,11 +199,21 @@ class Collectives:
             self._observer.failed("collectives", error)
 
     def waited_for(self, tensor):
+        observer = self._observer
         try:
-            if self._pending:
-                with self._observer.read.unobserved():
-                    base = self._observer.read.base(tensor)
-                self.read_complete(base=base)
+            with observer.read.unobserved():
+                if self._pending:
+                    self.read_complete(base=observer.read.base(tensor))
+                observer.awaited.waited_for(tensor)
+        except Exception as error:
+            observer.failed("collectives", error)
+
+    def written_again(self, tensors):
+        read = self._observer.read
+        try:
+            with read.unobserved():
+                for tensor in read.tensors(tensors):
+                    read.begin_again(tensor)
         except Exception as error:
             self._observer.failed("collectives", error)
 
@@ -359,7 +372,8 @@ class Collectives:
 
 def _add_kernels(torch):
     behind = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-    for namespace, operators, make in (("c10d", _OPS, _call_kernel), ("_c10d_functional", {"wait_tensor": None}, _wait_kernel)):
+    for namespace, operators, make in (("c10d", _OPS, _call_kernel), ("_c10d_functional", {"wait_tensor": None}, _wait_kernel),
+                                       ("_c10d_functional", _WRITING, _writing_kernel)):
         library = torch.library.Library(namespace, "IMPL")
         _kernels.append(library)
         for name, op in operators.items():
@@ -394,6 +408,16 @@ def _wait_kernel(_, redispatch, behind):
         if told:
             told.waited_for(args[0])
         return result
+
+    return kernel
+
+
+def _writing_kernel(written, redispatch, behind):
+    def kernel(keys, *args, **kwargs):
+        told = next(iter(_told), None)
+        if told:
+            told.written_again(args[written] if written in range(len(args)) else kwargs.get(written))
+        return redispatch(keys & behind, *args, **kwargs)
 
     return kernel
 

@@ -53,10 +53,8 @@ def pass_by(observer, targets, gradient):
 @spent.sampled
 def record(observer, thread, targets, gradient):
     with observer.read.unobserved():
-        value = observer.read(gradient)
-    if value is not None:
         for key, slot in reversed(targets):
-            thread.batch.tensor(engine.BACKWARD, observer.full, key & 0xFFFFFFFF, key >> 32, slot, 0, value)
+            observer.pack(thread.batch, engine.BACKWARD, observer.full, key & 0xFFFFFFFF, key >> 32, slot, gradient)
     observer.submit(thread)  # also what could not be read
 
 

@@ -1,0 +1,48 @@
+"""Values that a functional collective may still be writing when a module takes or returns them.
+
+torch hands such a value on as an AsyncCollectiveTensor, alone or inside a DTensor, and waits where the program first
+computes with it. Until then its memory is not read; the record is made when that wait returns, behind it on the thread
+and the stream that waited. Nothing is waited for here, and no tensor is held: a value is known by its storage, whose
+number is never used again.
+"""
+from ..base import engine
+
+
+class Awaited:
+    def __init__(self, observer):
+        self._observer = observer
+        self._kept = {}  # number of a storage -> [(place, values.Memory)]
+
+    def keep(self, tensor, *place):
+        """@param place  what Batch.tensor takes before the op
+        @return whether the value is recorded as soon as the program has waited for it. Must run inside
+        `with read.unobserved()`."""
+        value = self._observer.read.unfinished(tensor)
+        if value is not None:
+            self._kept.setdefault(value.storage, []).append((place, value))
+        return value is not None
+
+    def waited_for(self, tensor):
+        """Must run inside `with read.unobserved()`."""
+        observer, read = self._observer, self._observer.read
+        kept = self._kept.pop(read.finish(tensor), None)
+        if kept is None or not observer.active:
+            return
+        batch, base = engine.Batch(observer.port), read.base(tensor)
+        for place, value in kept:
+            if value.base == base:
+                batch.tensor(*place, 0, read.on_current_stream(value))
+            else:
+                batch.loss(engine.LOST_STREAM_UNSAFE, 1)  # the storage has got other memory
+        batch.submit()
+
+    def give_up(self):
+        """At the end of a step: what the program has not waited for is counted."""
+        kept, self._kept = self._kept, {}
+        if kept and self._observer.active:
+            batch = engine.Batch(self._observer.port)
+            batch.loss(engine.LOST_STREAM_UNSAFE, sum(map(len, kept.values())))
+            batch.submit()
+
+    def forget(self):
+        self._kept.clear()
