@@ -21,44 +21,12 @@
 #include <vector>
 
 #include "format/model/definitions.h"
-#include "tools/diff/model/record.h"
 #include "tools/diff/model/rules.h"
 #include "tools/diff/whole/apart_value.h"
+#include "tools/diff/whole/held.h"
+#include "tools/diff/whole/whole_record.h"
 
 namespace convtrace::diff {
-
-/// One rank's value.
-struct Held {
-  const StepRecords* step = nullptr;
-  const ValueRecord* record = nullptr;
-  size_t trace = 0;  ///< number of the rank's trace in its run
-};
-
-/// The values of one key, by rank.
-struct HeldValue {
-  RecordKey key;
-  std::vector<Held> by_rank{};
-  uint64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
-};
-
-/// The values of one step, of all ranks of a run.
-class HeldStep {
- public:
-  /// @param clock  added to times of the rank, in ns. @param step  borrowed until clear().
-  void add(const StepRecords& step, size_t trace, uint64_t clock);
-  void clear();
-  [[nodiscard]] std::vector<HeldValue>& values() { return values_; }
-  /// The launches of the first rank.
-  [[nodiscard]] const std::vector<uint32_t>& launches() const { return launches_; }
-  [[nodiscard]] bool may_be_cut() const { return may_be_cut_; }
-
- private:
-  std::vector<HeldValue> values_;
-  std::unordered_map<RecordKey, size_t, KeyHash> numbers_;
-  std::deque<ValueRecord> completed_;
-  std::vector<uint32_t> launches_;
-  bool has_launches_ = false, may_be_cut_ = false;
-};
 
 class WholeValues {
  public:
@@ -106,6 +74,7 @@ class WholeValues {
 
     [[nodiscard]] size_t parts() const { return sums_losses ? 1 : data_parts.value_or(loss_parts); }
     void begin_step();
+    [[nodiscard]] double moved(const std::vector<Held>& pieces);
   };
 
   [[nodiscard]] Reduction reduction_of(const ValueRecord& record) const;
@@ -121,8 +90,8 @@ class WholeValues {
   void take(Side& side, HeldValue& value, const HeldValue* partner, const Form& form,
             How partner_form) const;
   void leave(const HeldValue& base, const HeldValue& cand);
-  [[nodiscard]] ValueRecord reduced(const HeldValue& value, Reduction reduction) const;
   [[nodiscard]] static bool is_of_parts(const Chosen& chosen);
+  [[nodiscard]] WholeRecord made(const Chosen& chosen, double factor) const;
   void put(Side& side, const Chosen& chosen, double factor, StepRecords& whole);
   void write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole);
 

@@ -1,0 +1,51 @@
+#pragma once
+/// @file whole_record.h
+/// The record of a whole value, made of what ranks hold in one of the ways in which they may.
+///
+/// Place:    whole_values.h, which chooses the way.
+/// Memory:   borrows the steps of the ranks.
+/// Threads:  pure functions.
+/// Source:   docs/comparison.md "Other layouts".
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tools/diff/model/rules.h"
+#include "tools/diff/whole/held.h"
+
+namespace convtrace::diff {
+
+struct WholeRecord {
+  /// What one rank holds. @param held  has steps that outlive this.
+  explicit WholeRecord(const Held& held);
+
+  ValueRecord record;
+  std::span<const uint64_t> shape;
+  std::vector<std::byte> samples;
+  std::vector<Held> pieces;  ///< what `record` is made of
+};
+
+/// @return any of equal copies.
+[[nodiscard]] WholeRecord copy_of(const HeldValue& value);
+
+/// @param copies  of each piece. @param partner  the other run's value, or null.
+[[nodiscard]] WholeRecord of_pieces(const HeldValue& value, uint64_t copies,
+                                    const HeldValue* partner);
+
+/// @return the mean of what the ranks hold, or the sum of what they hold unlike.
+[[nodiscard]] WholeRecord reduced(const HeldValue& value, Reduction reduction);
+
+/// Of unlike values of the whole's size: the copy that is furthest from the other run's value, or
+/// the sum of terms if it is nearer. `in_pieces` is set for the sum.
+/// @param are_terms  those of the other run are unlike, too. @param factor  of the sum
+[[nodiscard]] WholeRecord in_full(const HeldValue& value, const HeldValue& partner, bool are_terms,
+                                  double factor);
+
+/// Whether the gradient is one of an activation, not of a parameter.
+[[nodiscard]] inline bool is_activation_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
+}
+
+}  // namespace convtrace::diff
