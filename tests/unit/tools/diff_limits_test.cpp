@@ -4,6 +4,7 @@
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tests/unit/tools/noisy_runs.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 
@@ -150,10 +151,11 @@ TEST_CASE("births: a gradient with an element of another sign is half its size a
 
 TEST_CASE("births: updates are judged together, by their norm, their direction and their gradients",
           "[diff][births]") {
-  // Eight parameters, each moved by `rate` of its gradient and shrunk by `decay`.
-  const auto run = [](double error, double rate, double decay) {
+  // Eight parameters, each moved by `rate` of its gradient and shrunk by `decay`; the first `spared` are moved by 1 %.
+  const auto run = [](double error, double rate_of_rest, double decay, int spared = 0) {
     Run made;
     for (const char* scope : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+      const double rate = spared-- > 0 ? 1e-2 : rate_of_rest;
       const std::vector<float> weight = noisy(0, 1);
       const std::vector<float> gradient = noisy(error, static_cast<uint32_t>(scope[0]));
       std::vector<float> updated = weight;
@@ -182,10 +184,23 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
     REQUIRE(result.root.has_value());
     CHECK(result.root->record.phase == Phase::kOptimizer);
     CHECK(result.root->record.comparison.field == diff::Field::kUpdate);
+    CHECK(result.root->updates.wrong == 8);
+    CHECK(result.root->updates.all == 8);
+    CHECK(diff::headline(result) ==
+          "DIVERGED at step 0, optimizer: updates of 8 of 8 parameters, first a, param:w");
   }
+  // Of a group of parameters alone.
+  const DiffResult group = compared(base, run(20 * kF32, 1.2e-2, 0, 5));
+  CHECK(where(group) == Where{0, Phase::kOptimizer, "f", "param:w"});
+  CHECK(group.root->updates.wrong == 3);
+  const DiffResult one = compared(base, run(0, 2e-2, 0, 7), {}, {.exact = diff::ExactChoice::kOn});
+  CHECK(where(one) == Where{0, Phase::kOptimizer, "h", "param:w"});
+  CHECK(one.root->updates.wrong == 1);
+  CHECK(diff::headline(one) == "DIVERGED at step 0, optimizer, h (call 0): param:w");
   // With equal gradients no other bit is explained.
   const DiffResult wrong = compared(base, run(0, 1.001e-2, 0));
   CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
+  CHECK(wrong.root->updates.wrong == 8);
 }
 
 TEST_CASE("births: a parameter whose gradient is rounding alone says nothing of the optimizer",

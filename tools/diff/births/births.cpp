@@ -264,15 +264,15 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
   if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
   if (record.kind != SlotKind::kParam) return;
   if (is_update(record)) {
-    updates_.take(base, cand, sources_.of_gradient(record), unit_of(record));
+    updates_.take(match, base, cand, sources_.of_gradient(record), unit_of(record));
   } else {
     updates_.begin_with(base, cand);
   }
   sources_.take_parameter(record, apart, base.shape.empty() ? 1 : base.shape.front());
 }
 
-std::optional<Comparison> Births::judge_updates() {
-  if (exactness_ == Exactness::kExact || has_birth_) return std::nullopt;
+std::vector<UpdateFault> Births::judge_updates() {
+  if (exactness_ == Exactness::kExact || has_birth_) return {};
   return updates_.judge();
 }
 

@@ -94,8 +94,8 @@ class Births {
 
   /// Judges the updates of all parameters together: a single one cannot be told from rounding. Call
   /// it after the last match of the step.
-  /// @return how the updates differ if that is a fault; nullopt otherwise.
-  [[nodiscard]] std::optional<Comparison> judge_updates();
+  /// @return the updates that are a fault; none if they are rounding.
+  [[nodiscard]] std::vector<UpdateFault> judge_updates();
 
   /// @return what a float value may differ by where its sources are equal.
   [[nodiscard]] double own_rounding(const ValueRecord& record) const;

@@ -9,6 +9,8 @@ namespace {
 using format::Sketch;
 using Buckets = std::array<double, Sketch::kBuckets>;
 
+constexpr double kNoGain = -1;  ///< nothing explains any difference, and there may be none
+
 Buckets buckets_of(const ValueView& value) {
   const Sketch& sketch = value.record.stats.sketch;
   Buckets buckets;
@@ -43,6 +45,11 @@ double apart_in_norm(double a, double b) {
   return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
 }
 
+/// What sums of products of sketches deviate by, from the sum of their squares.
+double by_chance(double spread) {
+  return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
+}
+
 Comparison diverged(double difference, double limit) {
   return {.verdict = Class::kDiverged,
           .field = Field::kUpdate,
@@ -55,11 +62,19 @@ Comparison diverged(double difference, double limit) {
 
 }  // namespace
 
+void Updates::Update::add(const Update& other) {
+  base += other.base;
+  cand += other.cand;
+  apart += other.apart;
+  apart_weight += other.apart_weight;
+  apart_weight_norms += other.apart_weight_norms;
+  update_spread += other.update_spread;
+  weight_spread += other.weight_spread;
+}
+
 void Updates::begin_step() {
-  base_base_ = cand_cand_ = apart_apart_ = apart_weight_ = apart_weight_norms_ = 0;
-  base_gradients_ = cand_gradients_ = gradients_apart_ = apart_update_spread_ =
-      apart_weight_spread_ = 0;
-  gains_.clear();
+  updates_.clear();
+  base_gradients_ = cand_gradients_ = gradients_apart_ = 0;
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
@@ -76,8 +91,9 @@ void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, co
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
 
-void Updates::take(const ValueView& base, const ValueView& cand, double gradient, double unit) {
-  if (is_in_pieces(base, cand)) take_in_pieces(base, cand, gradient, unit);
+void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
+                   double unit) {
+  if (is_in_pieces(base, cand)) take_in_pieces(match, base, cand, gradient, unit);
   if (!is_sketched(base, cand)) return;
   Parameter now{buckets_of(base), buckets_of(cand), gradient > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
@@ -96,19 +112,20 @@ void Updates::take(const ValueView& base, const ValueView& cand, double gradient
   // An adaptive optimizer turns a gradient that is only rounding, as that of a bias before a norm,
   // into updates of full size.
   if (now.had_unlike_gradient) return;
-  base_base_ += product(in_base, in_base);
-  cand_cand_ += product(in_cand, in_cand);
-  apart_apart_ += squared;
-  apart_weight_ += product(apart, before.base);
-  apart_weight_norms_ += std::sqrt(squared * weight);
-  apart_update_spread_ += squared * update;
-  apart_weight_spread_ += squared * weight;
   const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
-  if (expected > 0) gains_.push_back(std::sqrt(squared / update) / expected);
+  updates_.push_back({.match = match,
+                      .base = product(in_base, in_base),
+                      .cand = product(in_cand, in_cand),
+                      .apart = squared,
+                      .apart_weight = product(apart, before.base),
+                      .apart_weight_norms = std::sqrt(squared * weight),
+                      .update_spread = squared * update,
+                      .weight_spread = squared * weight,
+                      .gain = expected > 0 ? std::sqrt(squared / update) / expected : kNoGain});
 }
 
-void Updates::take_in_pieces(const ValueView& base, const ValueView& cand, double gradient,
-                             double unit) {
+void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
+                             double gradient, double unit) {
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
   Norms now{a.l2 - b.l2, gradient > kUnlikeGradients};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
@@ -123,41 +140,66 @@ void Updates::take_in_pieces(const ValueView& base, const ValueView& cand, doubl
   // The norm of a parameter changes by the part of its update that lies in its direction, so the
   // updates are at least as far apart as the norms have parted.
   const double apart = std::max(0.0, std::abs(now.apart - before.apart) - kNormError * weight);
-  base_base_ += base.record.moved * base.record.moved;
-  cand_cand_ += cand.record.moved * cand.record.moved;
-  apart_apart_ += apart * apart;
-  // Each norm is estimated by itself, with an error of the root of 2 / kBuckets of its square.
-  apart_update_spread_ += 4 * moved * moved * moved * moved;
   const double expected = std::sqrt(gradient) + unit * weight / moved;
-  if (expected > 0) gains_.push_back(apart / moved / expected);
+  updates_.push_back({.match = match,
+                      .base = base.record.moved * base.record.moved,
+                      .cand = cand.record.moved * cand.record.moved,
+                      .apart = apart * apart,
+                      // Each norm is estimated by itself, with an error of the root of 2 / kBuckets
+                      // of its square.
+                      .update_spread = 4 * moved * moved * moved * moved,
+                      .gain = expected > 0 ? apart / moved / expected : kNoGain});
 }
 
-std::optional<Comparison> Updates::judge() {
-  const double gradients = std::max(base_gradients_, cand_gradients_);
-  gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
-  if (base_base_ <= 0 || cand_cand_ <= 0) return std::nullopt;
-  if (apart_apart_ <= 0 && gains_.empty()) return std::nullopt;
-  if (gradients_were_unlike_) return std::nullopt;
-  const auto by_chance = [](double spread) {
-    return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
-  };
-  const double ratio = apart_in_norm(base_base_, cand_cand_);
-  const double norm_limit =
-      std::max({kUpdateNormLimit, kUpdateNormGain * apart_in_norm(base_gradients_, cand_gradients_),
-                by_chance(apart_update_spread_) / std::max(base_base_, cand_cand_)});
-  if (ratio > norm_limit) return diverged(ratio, norm_limit);
-  const double cosine = std::abs(apart_weight_) / apart_weight_norms_;
+Updates::Measured Updates::in_norm(const Update& update) const {
+  const double of_gradients = kUpdateNormGain * apart_in_norm(base_gradients_, cand_gradients_);
+  const double chance = by_chance(update.update_spread) / std::max(update.base, update.cand);
+  return {apart_in_norm(update.base, update.cand),
+          std::max({kUpdateNormLimit, of_gradients, chance})};
+}
+
+Updates::Measured Updates::along_weights(const Update& update) const {
   // The cosine by chance of two vectors of few dimensions; for many dimensions it is by_chance()
   // over the norms.
-  const double off = by_chance(apart_weight_spread_) / apart_weight_norms_;
-  const double limit = std::max(kDecayLimit, off / std::sqrt(1 + off * off));
-  if (cosine > limit) return diverged(cosine, limit);
-  if (gains_.empty()) return std::nullopt;
-  std::vector<double> gains = gains_;
+  const double off = by_chance(update.weight_spread) / update.apart_weight_norms;
+  return {std::abs(update.apart_weight) / update.apart_weight_norms,
+          std::max(kDecayLimit, off / std::sqrt(1 + off * off))};
+}
+
+Updates::Measured Updates::by_gradient(const Update& update) const {
+  return {update.gain, kUpdateGain};
+}
+
+std::vector<UpdateFault> Updates::beyond(Measure measure, const Measured& together) const {
+  std::vector<UpdateFault> all, alone;
+  for (const Update& update : updates_) {
+    all.push_back({update.match, diverged(together.difference, together.limit)});
+    const double difference = (this->*measure)(update).difference;
+    if (difference > together.limit)
+      alone.push_back({update.match, diverged(difference, together.limit)});
+  }
+  return alone.empty() ? all : alone;
+}
+
+std::vector<UpdateFault> Updates::judge() {
+  const double gradients = std::max(base_gradients_, cand_gradients_);
+  gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
+  Update sum;
+  std::vector<double> gains;
+  for (const Update& update : updates_) {
+    sum.add(update);
+    if (update.gain != kNoGain) gains.push_back(update.gain);
+  }
+  if (gradients_were_unlike_ || sum.base <= 0 || sum.cand <= 0) return {};
+  for (const Measure measure : {&Updates::in_norm, &Updates::along_weights}) {
+    const Measured together = (this->*measure)(sum);
+    if (together.difference > together.limit) return beyond(measure, together);
+  }
+  if (gains.empty()) return {};
   const auto middle = gains.begin() + static_cast<ptrdiff_t>(gains.size() / 2);
   std::ranges::nth_element(gains, middle);
-  if (*middle > kUpdateGain) return diverged(*middle, kUpdateGain);
-  return std::nullopt;
+  if (*middle <= kUpdateGain) return {};
+  return beyond(&Updates::by_gradient, {*middle, kUpdateGain});
 }
 
 }  // namespace convtrace::diff

@@ -44,6 +44,12 @@ inline constexpr double kUpdateGain = 4;
 /// Relative error of a norm that is made of the norms of pieces: docs/recording.md "Statistics".
 inline constexpr double kNormError = 1e-6;
 
+/// Updates of a step that are a fault, each with how far it is from what explains it.
+struct UpdateFault {
+  uint32_t match = 0;  ///< as given to take()
+  Comparison comparison;
+};
+
 class Updates {
  public:
   void begin_step();
@@ -51,14 +57,40 @@ class Updates {
   void begin_with(const ValueView& base, const ValueView& cand);
   /// Records a gradient as the optimizer gets it.
   void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
-  /// Records a parameter after a step. @param gradient  relative difference of its gradient.
-  /// @param unit  roundoff of its type
-  void take(const ValueView& base, const ValueView& cand, double gradient, double unit);
-  /// @return the difference of this step's updates if it is a fault; nullopt otherwise.
-  [[nodiscard]] std::optional<Comparison> judge();
+  /// Records a parameter after a step. @param match  comes back from judge().
+  /// @param gradient  relative difference of its gradient. @param unit  roundoff of its type
+  void take(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
+            double unit);
+  /// @return the updates of this step that are a fault: those that alone are beyond the limit that
+  /// all together are beyond, or else all.
+  [[nodiscard]] std::vector<UpdateFault> judge();
 
  private:
-  void take_in_pieces(const ValueView& base, const ValueView& cand, double gradient, double unit);
+  /// How the update of one parameter differs, or that of several together.
+  struct Update {
+    uint32_t match = 0;
+    double base = 0, cand = 0;      ///< squared norms
+    double apart = 0;               ///< squared norm of the difference
+    double apart_weight = 0;        ///< scalar product of the difference and the parameter
+    double apart_weight_norms = 0;  ///< product of their norms
+    /// Products of squared norms, which bound the errors of scalar products of sketches.
+    double update_spread = 0, weight_spread = 0;
+    double gain = 0;  ///< difference of the update, by what the gradient and rounding explain
+
+    void add(const Update& other);
+  };
+  /// A difference, and the limit that it is held against.
+  struct Measured {
+    double difference = 0, limit = 0;
+  };
+  using Measure = Measured (Updates::*)(const Update&) const;
+
+  void take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
+                      double unit);
+  [[nodiscard]] Measured in_norm(const Update& update) const;
+  [[nodiscard]] Measured along_weights(const Update& update) const;
+  [[nodiscard]] Measured by_gradient(const Update& update) const;
+  [[nodiscard]] std::vector<UpdateFault> beyond(Measure measure, const Measured& together) const;
 
   using Buckets = std::array<double, format::Sketch::kBuckets>;
   struct Parameter {
@@ -75,16 +107,9 @@ class Updates {
   std::unordered_map<uint64_t, Parameter> before_;
   std::unordered_map<uint64_t, Norms> norms_before_;
   bool gradients_were_unlike_ = false;
-  // Sums over the parameters of this step: scalar products of the updates, of their differences, of
-  // differences and parameters, and products of the norms.
-  double base_base_ = 0, cand_cand_ = 0;
-  double apart_apart_ = 0, apart_weight_ = 0, apart_weight_norms_ = 0;
+  std::vector<Update> updates_;  ///< of this step
   /// Squared norms of all gradients, and of their differences.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
-  // Sums of products of squared norms, which bound the errors of the two scalar products of
-  // sketches.
-  double apart_update_spread_ = 0, apart_weight_spread_ = 0;
-  std::vector<double> gains_;
 };
 
 }  // namespace convtrace::diff

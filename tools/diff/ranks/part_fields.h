@@ -106,9 +106,13 @@ void packed(Is<GeneratedCall> auto& x, auto& visit) {
   auto& [kernel, nodes, line] = x;
   visit(kernel, nodes, line);
 }
+void packed(Is<UpdateCount> auto& x, auto& visit) {
+  auto& [wrong, all] = x;
+  visit(wrong, all);
+}
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

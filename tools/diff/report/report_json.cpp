@@ -94,6 +94,8 @@ Json root_json(const std::optional<RootReport>& root) {
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["setting"] = text_or_null(root->setting);
   json["only_in"] = text_or_null(root->only_in);
+  const auto& [wrong, all] = root->updates;
+  json["updates"] = all == 0 ? Json() : Json{{"wrong", wrong}, {"all", all}};
   json["rounding_enlarged"] = root->rounding_enlarged;
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);

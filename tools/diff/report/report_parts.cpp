@@ -141,6 +141,15 @@ std::string root_place_text(const RootReport& root, bool with_rank) {
   return text + call_text(record);
 }
 
+/// What several updates have in common is the optimizer, not the module of the first.
+std::string root_headline(const RootReport& root, bool with_rank) {
+  const auto& [wrong, all] = root.updates;
+  if (wrong < 2) return root_place_text(root, with_rank) + ": " + object_text(root.record);
+  return when_text(root.record, with_rank) + ": updates of " + count_text(wrong) + " of " +
+         tools::counted(all, "parameter") + ", first " + scope_text(root.record.scope) + ", " +
+         object_text(root.record);
+}
+
 }  // namespace
 
 std::string scope_text(const std::string& scope) {
@@ -195,7 +204,10 @@ std::string root_sentence(const RootReport& root) {
   if (record.phase == format::Phase::kData && !root.came_in)
     return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
-    return std::string("the gradients agree, the updated parameter does not") +
+    const auto& [wrong, all] = root.updates;
+    return (wrong > 1 ? "the gradients agree, the updates of " + count_text(wrong) + " of " +
+                            tools::counted(all, "parameter") + " do not: this is the first"
+                      : std::string("the gradients agree, the updated parameter does not")) +
            (root.vectors_only
                 ? "; only parameters of one dimension differ (biases, norms): look at "
                   "which of them get weight decay"
@@ -344,8 +356,7 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
 std::string headline(const DiffResult& result) {
   switch (result.verdict) {
     case Verdict::kDiverged:
-      return "DIVERGED at " + root_place_text(*result.root, result.ranks.size() > 1) + ": " +
-             object_text(result.root->record);
+      return "DIVERGED at " + root_headline(*result.root, result.ranks.size() > 1);
     case Verdict::kNotComparable:
       return "NOT COMPARABLE: " + result.why_not_comparable;
     case Verdict::kFindings:

@@ -113,7 +113,6 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
 
 void RankDiff::judge_values(StepPair& pair, bool with_noise) {
   births_.begin_step(pair.lineage, pair.alignment.matches.size());
-  std::optional<size_t> first_update;
   pair.comparisons.reserve(pair.alignment.matches.size());
   for (uint32_t m = 0; m < pair.alignment.matches.size(); ++m) {
     const ValueView a = view(pair.base, pair.base_of(m));
@@ -128,11 +127,11 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
     const bool is_measured_float = comparison.field == Field::kRms;
     births_.judge(m, a, b, noise, by_hand, comparison);
     if (is_measured_float) add_allowed(a, b, noise, by_hand, comparison);
-    const bool counts = comparison.bits_differ && !comparison.waived;
-    if (is_update(a.record) && counts && !first_update) first_update = m;
   }
-  const auto update = births_.judge_updates();
-  if (update && first_update) pair.comparisons[*first_update] = *update;
+  for (const UpdateFault& fault : births_.judge_updates()) {
+    Comparison& comparison = pair.comparisons[fault.match];
+    if (comparison.bits_differ && !comparison.waived) comparison = fault.comparison;
+  }
 }
 
 void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,

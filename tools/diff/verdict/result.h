@@ -126,6 +126,11 @@ struct DataFlow {
   size_t more_sources = 0, more_consumers = 0;
 };
 
+/// The updates of parameters in a step.
+struct UpdateCount {
+  uint64_t wrong = 0, all = 0;
+};
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -144,6 +149,8 @@ struct RootReport {
   /// input, and the last output before it that agreed. The cause lies between these two, in no
   /// module.
   std::optional<RecordReport> came_in, agreed_before;
+  /// If the root is an update: how many are wrong like it, which is the first of them.
+  UpdateCount updates;
   /// In the optimizer: only parameters of one dimension differ.
   bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.

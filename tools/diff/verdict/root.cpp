@@ -65,6 +65,16 @@ bool differs_in_vectors_only(const StepPair& pair) {
   return vectors_differ && others_agree;
 }
 
+UpdateCount count_updates(const StepPair& pair) {
+  UpdateCount count;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    if (!is_update(pair.base_of(m))) continue;
+    ++count.all;
+    count.wrong += pair.comparisons[m].born && pair.comparisons[m].verdict >= Class::kDiverged;
+  }
+  return count;
+}
+
 std::vector<RecordReport> worst_gradients(const StepPair& pair, const PairReporter& reporter) {
   std::vector<uint32_t> worst;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
@@ -285,6 +295,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference) {
     find_place_between(pair, choice.match, reporter, root);
   }
+  if (is_update(record)) root.updates = count_updates(pair);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;
