@@ -193,7 +193,9 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
   const DiffResult group = compared(base, run(20 * kF32, 1.2e-2, 0, 5));
   CHECK(where(group) == Where{0, Phase::kOptimizer, "f", "param:w"});
   CHECK(group.root->updates.wrong == 3);
-  const DiffResult one = compared(base, run(0, 2e-2, 0, 7), {}, {.exact = diff::ExactChoice::kOn});
+  diff::DiffRules exact;
+  exact.exact = diff::ExactChoice::kOn;
+  const DiffResult one = compared(base, run(0, 2e-2, 0, 7), {}, exact);
   CHECK(where(one) == Where{0, Phase::kOptimizer, "h", "param:w"});
   CHECK(one.root->updates.wrong == 1);
   CHECK(diff::headline(one) == "DIVERGED at step 0, optimizer, h (call 0): param:w");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -10,6 +11,7 @@
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/common/element.h"
 #include "tools/diff/model/map_file.h"
+#include "tools/diff/report/report_parts.h"
 #include "tools/diff/whole/pieces.h"
 
 namespace convtrace::test {
@@ -102,14 +104,48 @@ TEST_CASE("whole: what no rank alone shows is seen", "[diff][whole]") {
   const Numbers w = numbers(2);
   const std::vector<Step> one = {{value("fc", "param:weight", w)}};
   Numbers other = part(w, 1, 2);
-  SECTION("a shard of another scale") { other = times(other, 1.01F); }
+  bool stands_out = true;  // has what the other run has nowhere
+  SECTION("a shard of another scale") {
+    other = times(other, 1.01F);
+    stands_out = false;
+  }
   SECTION("one element among the extrema") { other[5] = 40; }
   SECTION("a shard of zeros") { other = times(other, 0); }
-  SECTION("a sign") { other = times(other, -1); }
-  const DiffResult result = compared(
-      one, {{value("fc", "param:weight", part(w, 0, 2))}, {value("fc", "param:weight", other)}});
-  CHECK(result.verdict == Verdict::kDiverged);
-  CHECK(where(result).slot == "param:weight");
+  SECTION("a shard of a larger norm") { other = times(other, 3); }
+  SECTION("no number") { other[5] = std::numeric_limits<float>::quiet_NaN(); }
+  const std::vector<Step> two = {{value("fc", "param:weight", part(w, 0, 2))},
+                                 {value("fc", "param:weight", other)}};
+  for (const bool exchanged : {false, true}) {
+    const DiffResult result = exchanged ? compared(two, one) : compared(one, two);
+    CHECK(result.verdict == Verdict::kDiverged);
+    CHECK(where(result).slot == "param:weight");
+    CHECK(result.root->holder.has_value() == stands_out);
+    if (!stands_out) continue;
+    CHECK(result.root->holder->rank == 1);
+    CHECK(result.root->holder->in_cand != exchanged);
+    CHECK_THAT(diff::headline(result),
+               Catch::Matchers::EndsWith(exchanged ? ", held by rank 1 of the baseline"
+                                                   : ", held by rank 1 of the candidate"));
+  }
+}
+
+TEST_CASE("whole: no rank is named where two stand out, or none need be wrong", "[diff][whole]") {
+  const Numbers w = numbers(2);
+  const auto step = [](const Numbers& values) -> Step {
+    return {value("fc", "param:weight", values)};
+  };
+  const std::vector<Step> one = {step(w)};
+  const auto holder = [&](const std::vector<Step>& cand) {
+    const DiffResult result = compared(one, cand);
+    REQUIRE(result.root);
+    return result.root->holder ? static_cast<int>(result.root->holder->rank) : -1;
+  };
+  const Numbers other = times(w, 1.1F), third = times(w, 1.2F);
+  CHECK(holder({step(times(part(w, 0, 2), 3)), step(times(part(w, 1, 2), 3))}) == -1);
+  CHECK(holder({step(other), step(w)}) == 0);  // as the other run has it
+  CHECK(holder({step(other), step(third)}) == -1);
+  CHECK(holder({step(other), step(other), step(third)}) == 2);
+  CHECK(holder({step(other), step(w), step(third)}) == -1);
 }
 
 TEST_CASE("whole: pieces with equal bits count as often as the other run needs", "[diff][whole]") {
@@ -300,42 +336,68 @@ TEST_CASE("whole: hashes of pieces alone are no agreement", "[diff][whole]") {
   CHECK(other.verdict == Verdict::kIncomplete);
 }
 
+/// Three steps of four parameters on one rank and in halves on two. @param changed  what rank 1 of
+/// the two does to an update of an element: step, number of the parameter, the weight, the update
+DiffResult trained(const std::function<float(uint32_t, uint32_t, float, float)>& changed,
+                   float gradient_of_half = 1) {
+  const TempDir base, cand;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const bool one = rank == 2;
+    TraceBuilder trace((one ? base : cand) / (std::to_string(rank) + ".ctrace"));
+    trace.rank(one ? 0 : static_cast<uint32_t>(rank), one ? 1 : 2);
+    std::vector<Numbers> weights;
+    for (uint32_t m = 0; m < 4; ++m) weights.push_back(numbers(m, 256));
+    for (uint32_t step = 0; step < 3; ++step) {
+      trace.step(step);
+      for (uint32_t m = 0; m < 4; ++m) {
+        const std::string scope = "fc" + std::to_string(m);
+        Numbers &w = weights[m], g = numbers(100 + m + step, 256);
+        const size_t half = g.size() / 2;
+        for (size_t i = half; i < g.size(); ++i) g[i] *= gradient_of_half;
+        const auto add = [&](const char* slot, const Numbers& values, Phase phase) {
+          trace.stats(value(scope.c_str(), slot, one ? values : part(values, rank, 2), phase));
+        };
+        if (step == 0) add("param:weight", w, Phase::kForward);
+        add("grad:weight", g, Phase::kBackward);
+        for (size_t i = 0; i < w.size(); ++i)
+          w[i] = !one && rank == 1 && i >= half ? changed(step, m, w[i], w[i] - 0.05F * g[i])
+                                                : w[i] - 0.05F * g[i];
+        add("param:weight", w, Phase::kOptimizer);
+      }
+    }
+    trace.close();
+  }
+  diff::DiffInputs inputs{.base = base / ".", .cand = cand / "."};
+  DiffResult result;
+  std::string error;
+  REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+  return result;
+}
+
 TEST_CASE("whole: an optimizer's fault on one rank is seen where weights are in pieces",
           "[diff][whole]") {
   for (const float factor : {1.0F, 0.98F}) {
-    const TempDir base, cand;
-    for (size_t rank = 0; rank < 3; ++rank) {
-      const bool one = rank == 2;
-      TraceBuilder trace((one ? base : cand) / (std::to_string(rank) + ".ctrace"));
-      trace.rank(one ? 0 : static_cast<uint32_t>(rank), one ? 1 : 2);
-      for (uint32_t step = 0; step < 3; ++step) {
-        trace.step(step);
-        for (uint32_t m = 0; m < 4; ++m) {
-          const std::string scope = "fc" + std::to_string(m);
-          Numbers w = numbers(m, 256), g = numbers(100 + m + step, 256);
-          if (step == 0)
-            trace.stats(value(scope.c_str(), "param:weight", one ? w : part(w, rank, 2)));
-          for (uint32_t past = 0; past <= step; ++past) {
-            const Numbers then = numbers(100 + m + past, 256);
-            for (size_t i = 0; i < w.size(); ++i) {
-              const bool on_bad = !one && rank == 1 && i >= w.size() / 2;
-              w[i] = w[i] * (on_bad ? factor : 1) - 0.05F * then[i];
-            }
-          }
-          trace.stats(
-              value(scope.c_str(), "grad:weight", one ? g : part(g, rank, 2), Phase::kBackward));
-          trace.stats(
-              value(scope.c_str(), "param:weight", one ? w : part(w, rank, 2), Phase::kOptimizer));
-        }
-      }
-      trace.close();
-    }
-    diff::DiffInputs inputs{.base = base / ".", .cand = cand / "."};
-    DiffResult result;
-    std::string error;
-    REQUIRE(diff::run_diff(inputs, nullptr, result, error));
+    const DiffResult result = trained([factor](uint32_t, uint32_t, float before, float after) {
+      return after - (1 - factor) * before;
+    });
     CHECK(result.verdict == (factor == 1 ? Verdict::kSame : Verdict::kDiverged));
     if (factor != 1) CHECK(result.root->record.step == 0);
+  }
+}
+
+TEST_CASE("whole: a piece that one rank did not update is seen in that step", "[diff][whole]") {
+  const auto held_back = [](uint32_t step, uint32_t m, float before, float after) {
+    return step == 1 && m == 2 ? before : after;
+  };
+  const DiffResult result = trained(held_back);
+  CHECK(where(result) == Where{1, Phase::kOptimizer, "fc2", "param:weight"});
+  REQUIRE(result.root->holder);
+  CHECK(result.root->holder->rank == 1);
+  CHECK(result.root->updates.wrong == 1);
+  // What has no gradient, or one whose update is lost in rounding, is not updated by anybody.
+  for (const float gradient : {0.0F, 1e-7F}) {
+    const auto none = [](uint32_t, uint32_t, float before, float) { return before; };
+    CHECK(trained(none, gradient).verdict == Verdict::kSame);
   }
 }
 

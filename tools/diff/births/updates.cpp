@@ -74,6 +74,7 @@ void Updates::Update::add(const Update& other) {
 
 void Updates::begin_step() {
   updates_.clear();
+  held_back_.clear();
   base_gradients_ = cand_gradients_ = gradients_apart_ = 0;
 }
 
@@ -126,6 +127,11 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
 
 void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
                              double gradient, double unit) {
+  if (base.record.held_back != cand.record.held_back) {
+    Comparison fault = decided(Class::kDiverged, Field::kUpdate);
+    fault.born = true;
+    held_back_.push_back({match, fault});
+  }
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
   Norms now{a.l2 - b.l2, gradient > kUnlikeGradients};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
@@ -182,6 +188,7 @@ std::vector<UpdateFault> Updates::beyond(Measure measure, const Measured& togeth
 }
 
 std::vector<UpdateFault> Updates::judge() {
+  if (!held_back_.empty()) return held_back_;
   const double gradients = std::max(base_gradients_, cand_gradients_);
   gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
   Update sum;

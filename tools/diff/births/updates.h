@@ -61,8 +61,8 @@ class Updates {
   /// @param gradient  relative difference of its gradient. @param unit  roundoff of its type
   void take(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
             double unit);
-  /// @return the updates of this step that are a fault: those that alone are beyond the limit that
-  /// all together are beyond, or else all.
+  /// @return the updates of this step that are a fault: those that one rank of one run has not made;
+  /// else those that alone are beyond the limit that all together are beyond; else all.
   [[nodiscard]] std::vector<UpdateFault> judge();
 
  private:
@@ -107,7 +107,8 @@ class Updates {
   std::unordered_map<uint64_t, Parameter> before_;
   std::unordered_map<uint64_t, Norms> norms_before_;
   bool gradients_were_unlike_ = false;
-  std::vector<Update> updates_;  ///< of this step
+  std::vector<Update> updates_;         ///< of this step
+  std::vector<UpdateFault> held_back_;  ///< updates that one rank has not made
   /// Squared norms of all gradients, and of their differences.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
 };

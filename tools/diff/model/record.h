@@ -82,6 +82,13 @@ struct KeyHash {
   size_t operator()(const LaunchKey& key) const noexcept;
 };
 
+/// The one rank that holds what the other run has nowhere, as far as one stands out (odd_rank.h).
+struct OddRank {
+  uint32_t rank = 0;
+  double by = 0;    ///< how far from the other run's value, relative; infinite: certainly
+  double next = 0;  ///< the same of the rank that comes next
+};
+
 struct ValueRecord {
   RecordKey key;
   SlotKind kind = SlotKind::kOther;
@@ -107,6 +114,9 @@ struct ValueRecord {
   bool in_pieces = false;
   /// A copy of a tensor of which another rank holds an unlike one.
   bool parted = false;
+  /// An update of a parameter in pieces of which one rank has left its own as it was.
+  bool held_back = false;
+  OddRank odd;
   /// Norm of the change since the parameter was recorded last, estimated from the sketches of all
   /// pieces; NaN: not known.
   double moved = std::numeric_limits<double>::quiet_NaN();

@@ -110,9 +110,13 @@ void packed(Is<UpdateCount> auto& x, auto& visit) {
   auto& [wrong, all] = x;
   visit(wrong, all);
 }
+void packed(Is<RootReport::Holder> auto& x, auto& visit) {
+  auto& [in_cand, rank] = x;
+  visit(in_cand, rank);
+}
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

@@ -96,6 +96,9 @@ Json root_json(const std::optional<RootReport>& root) {
   json["only_in"] = text_or_null(root->only_in);
   const auto& [wrong, all] = root->updates;
   json["updates"] = all == 0 ? Json() : Json{{"wrong", wrong}, {"all", all}};
+  json["holder"] = root->holder ? Json{{"in", root->holder->in_cand ? "cand" : "base"},
+                                       {"rank", root->holder->rank}}
+                                : Json();
   json["rounding_enlarged"] = root->rounding_enlarged;
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);

@@ -141,13 +141,20 @@ std::string root_place_text(const RootReport& root, bool with_rank) {
   return text + call_text(record);
 }
 
+std::string holder_text(const RootReport& root) {
+  if (!root.holder) return "";
+  return ", held by rank " + std::to_string(root.holder->rank) + " of the " +
+         (root.holder->in_cand ? "candidate" : "baseline");
+}
+
 /// What several updates have in common is the optimizer, not the module of the first.
 std::string root_headline(const RootReport& root, bool with_rank) {
   const auto& [wrong, all] = root.updates;
-  if (wrong < 2) return root_place_text(root, with_rank) + ": " + object_text(root.record);
+  if (wrong < 2)
+    return root_place_text(root, with_rank) + ": " + object_text(root.record) + holder_text(root);
   return when_text(root.record, with_rank) + ": updates of " + count_text(wrong) + " of " +
          tools::counted(all, "parameter") + ", first " + scope_text(root.record.scope) + ", " +
-         object_text(root.record);
+         object_text(root.record) + holder_text(root);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "tools/common/text.h"
+#include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
 #include "tools/diff/verdict/data_flow.h"
 
@@ -63,6 +64,21 @@ bool differs_in_vectors_only(const StepPair& pair) {
     others_agree |= record.dims_count > 1;
   }
   return vectors_differ && others_agree;
+}
+
+/// None where a rank of each run stands out: nothing says which.
+std::optional<RootReport::Holder> holder_of(const StepPair& pair, uint32_t match) {
+  const Comparison& comparison = pair.comparisons[match];
+  const bool has_size = !std::isnan(comparison.tolerance);
+  const double limit =
+      has_size ? kElementGain * comparison.tolerance : std::numeric_limits<double>::max();
+  const auto stands_out = [limit](const OddRank& odd) {
+    return odd.by > limit && !(odd.next > limit);
+  };
+  const OddRank &base = pair.base_of(match).odd, &cand = pair.cand_of(match).odd;
+  if (stands_out(base) == stands_out(cand)) return std::nullopt;
+  return stands_out(cand) ? RootReport::Holder{true, cand.rank}
+                          : RootReport::Holder{false, base.rank};
 }
 
 UpdateCount count_updates(const StepPair& pair) {
@@ -296,6 +312,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
     find_place_between(pair, choice.match, reporter, root);
   }
   if (is_update(record)) root.updates = count_updates(pair);
+  root.holder = holder_of(pair, choice.match);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;

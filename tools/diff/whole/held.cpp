@@ -28,7 +28,7 @@ bool may_be_added(const Held& held) {
          (record.stats.count == 1 || record.stats.sketch.is_known());
 }
 
-void HeldStep::add(const StepRecords& step, size_t trace, uint64_t clock) {
+void HeldStep::add(const StepRecords& step, uint32_t rank, uint64_t clock) {
   may_be_cut_ |= step.may_be_cut;
   if (!has_launches_) launches_ = step.launches;
   has_launches_ = true;
@@ -55,7 +55,7 @@ void HeldStep::add(const StepRecords& step, size_t trace, uint64_t clock) {
       completed.samples_bytes = known->second->samples_bytes;
       own = &completed;
     }
-    values_[number->second].by_rank.push_back({&step, own, trace});
+    values_[number->second].by_rank.push_back({&step, own, rank});
   }
 }
 

@@ -20,7 +20,7 @@ namespace convtrace::diff {
 struct Held {
   const StepRecords* step = nullptr;
   const ValueRecord* record = nullptr;
-  size_t trace = 0;  ///< number of the rank's trace in its run
+  uint32_t rank = 0;
 };
 
 /// The values of one key, by rank.
@@ -30,6 +30,7 @@ struct HeldValue {
   /// How many ranks hold each content (content_of), once count_contents() has run.
   std::map<uint64_t, uint64_t> contents{};
   uint64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
+  size_t made = 0;  ///< index of the record that was made of them
 
   [[nodiscard]] const ValueRecord& first() const { return *by_rank.front().record; }
   void count_contents();
@@ -39,7 +40,7 @@ struct HeldValue {
 class HeldStep {
  public:
   /// @param clock  added to times of the rank, in ns. @param step  borrowed until clear().
-  void add(const StepRecords& step, size_t trace, uint64_t clock);
+  void add(const StepRecords& step, uint32_t rank, uint64_t clock);
   void clear();
   [[nodiscard]] std::vector<HeldValue>& values() { return values_; }
   /// The launches of the first rank.

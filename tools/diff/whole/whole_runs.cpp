@@ -39,7 +39,8 @@ void WholeRuns::advance() {
         lacking.push_back(i);
         continue;
       }
-      held_[side].add(*step, i, clock_of(streams[i]->reader().meta()));
+      const format::TraceMeta& meta = streams[i]->reader().meta();
+      held_[side].add(*step, meta.rank, clock_of(meta));
       has_step_[side] = true;
     }
     for (const size_t i : lacking) missing_[side][i] += has_step_[side] ? 1 : 0;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/model/hash_mix.h"
 #include "tools/diff/model/scope_map.h"
+#include "tools/diff/whole/odd_rank.h"
 #include "tools/diff/whole/pieces.h"
 
 namespace convtrace::diff {
@@ -18,7 +17,6 @@ namespace {
 
 using format::NumberClass;
 
-constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 /// What a form costs: a copy or a piece of which there are fewer copies than equal ones is taken
 /// for one only if nothing else fits.
 constexpr int kAsItIs = 0, kAveraged = 1, kTermOrCopy = 2, kByChance = 3;
@@ -237,7 +235,7 @@ bool WholeValues::is_of_parts(const Chosen& chosen) {
   return chosen.form.how == How::kPieces || chosen.value->by_rank.size() == 1;
 }
 
-WholeRecord WholeValues::made(const Chosen& chosen, double factor) const {
+WholeRecord WholeValues::made(const Chosen& chosen) const {
   const HeldValue& value = *chosen.value;
   switch (chosen.form.how) {
     case How::kCopies:
@@ -247,34 +245,21 @@ WholeRecord WholeValues::made(const Chosen& chosen, double factor) const {
     case How::kReduced:
       return reduced(value, reduction_of(value.first()));
     case How::kInFull:
-      return in_full(value, *chosen.partner, chosen.partner_form == How::kInFull, factor);
+      return in_full(value, *chosen.partner, chosen.partner_form == How::kInFull, chosen.factor);
   }
   return copy_of(value);
 }
 
-/// How far a parameter has moved since it was recorded last.
-double WholeValues::Side::moved(const std::vector<Held>& pieces) {
-  double moved = 0;
-  for (const Held& piece : pieces) {
-    const format::Sketch& now = piece.record->stats.sketch;
-    format::Sketch& before = parameters[mix_all({piece.trace, parameter_key(*piece.record)})];
-    const double by =
-        now.is_known() && before.is_known() ? sketched_distance(now, before) : kNotKnown;
-    moved = std::hypot(moved, by);
-    before = now;
-  }
-  return moved;
-}
-
-void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecords& whole) {
-  auto [record, shape, samples, pieces] = made(chosen, factor);
+void WholeValues::put(Side& side, const Chosen& chosen, StepRecords& whole) {
+  auto [record, shape, samples, pieces] = made(chosen);
   record.key = chosen.value->key;
   summed_ += chosen.form.how == How::kInFull && record.in_pieces ? 1 : 0;
-  if (record.kind == SlotKind::kParam) record.moved = side.moved(pieces);
-  if (factor != 1 && is_of_parts(chosen)) {
-    scale(record.stats, factor);
+  if (record.kind == SlotKind::kGrad && !record.unclipped) side.moves.take_gradient(pieces);
+  if (record.kind == SlotKind::kParam) side.moves.take(pieces, record);
+  if (chosen.factor != 1 && is_of_parts(chosen)) {
+    scale(record.stats, chosen.factor);
     samples.clear();
-    record.stats.hash = mix_all({record.stats.hash, std::bit_cast<uint64_t>(factor)});
+    record.stats.hash = mix_all({record.stats.hash, std::bit_cast<uint64_t>(chosen.factor)});
     record.in_pieces = true;
   }
   record.dims_at = whole.dims.size();
@@ -283,7 +268,21 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecor
   record.samples_at = whole.samples.size();
   record.samples_bytes = static_cast<uint32_t>(samples.size());
   whole.samples.insert(whole.samples.end(), samples.begin(), samples.end());
+  chosen.value->made = whole.values.size();
   whole.values.push_back(record);
+}
+
+void WholeValues::find_odd_ranks(const Side& side, const StepRecords& other, StepRecords& whole) {
+  for (const Chosen& chosen : side.chosen) {
+    if (chosen.partner == nullptr) continue;
+    ValueRecord& record = whole.values[chosen.value->made];
+    if (chosen.form.how == How::kInFull && record.parted) {
+      record.odd = odd_copy(*chosen.value, *chosen.partner);
+    } else if (chosen.form.how == How::kPieces && chosen.form.copies == 1 && !record.held_back) {
+      const format::Stats& whole_of_other = other.values[chosen.partner->made].stats;
+      record.odd = odd_piece(chosen.value->by_rank, chosen.factor, whole_of_other);
+    }
+  }
 }
 
 /// The gradient of an activation is that of the loss of its part of the batch, which counts for
@@ -291,10 +290,10 @@ void WholeValues::put(Side& side, const Chosen& chosen, double factor, StepRecor
 void WholeValues::write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole) {
   std::ranges::stable_sort(side.chosen, {}, [](const Chosen& c) { return c.value->at; });
   const auto parts = static_cast<double>(side.parts());
-  for (const Chosen& chosen : side.chosen) {
-    const bool is_gradient = is_activation_gradient(chosen.value->first());
+  for (Chosen& chosen : side.chosen) {
     const double shared = is_of_parts(chosen) ? static_cast<double>(least_parts) : 1;
-    put(side, chosen, is_gradient ? shared / parts : 1, whole);
+    if (is_activation_gradient(chosen.value->first())) chosen.factor = shared / parts;
+    put(side, chosen, whole);
   }
   whole.launches = step.launches();
   whole.may_be_cut = step.may_be_cut();
@@ -308,6 +307,8 @@ void WholeValues::put_together(HeldStep& base, HeldStep& cand, StepRecords& base
   const size_t least_parts = std::min(base_.parts(), cand_.parts());
   write(base, base_, least_parts, base_whole);
   write(cand, cand_, least_parts, cand_whole);
+  find_odd_ranks(base_, cand_whole, base_whole);
+  find_odd_ranks(cand_, base_whole, cand_whole);
 }
 
 }  // namespace convtrace::diff

@@ -8,7 +8,7 @@
 /// is no such way, the value is listed (ApartValue), and not compared.
 ///
 /// Place:    whole_runs.h, for each step that both runs have.
-/// Memory:   borrows the steps of all ranks until clear(); the sketch of each parameter of a rank.
+/// Memory:   borrows the steps of all ranks until clear(); what moves.h has.
 /// Threads:  not thread-safe.
 /// Source:   docs/comparison.md "Other layouts".
 
@@ -24,6 +24,7 @@
 #include "tools/diff/model/rules.h"
 #include "tools/diff/whole/apart_value.h"
 #include "tools/diff/whole/held.h"
+#include "tools/diff/whole/moves.h"
 #include "tools/diff/whole/whole_record.h"
 
 namespace convtrace::diff {
@@ -58,6 +59,7 @@ class WholeValues {
     const HeldValue* partner = nullptr;
     Form form;
     How partner_form = How::kCopies;
+    double factor = 1;  ///< of what the ranks hold
   };
   /// The values of both runs under one key, in the baseline's names; null: a run has none.
   struct Pair {
@@ -69,12 +71,10 @@ class WholeValues {
     std::optional<size_t> data_parts;  ///< in which the batch comes, by what modules get as data
     size_t loss_parts = 1;             ///< the same by the losses
     bool sums_losses = false;
-    /// Sketches of parameters as they were recorded last, by the key of trace and parameter.
-    std::unordered_map<uint64_t, format::Sketch> parameters;
+    Moves moves;
 
     [[nodiscard]] size_t parts() const { return sums_losses ? 1 : data_parts.value_or(loss_parts); }
     void begin_step();
-    [[nodiscard]] double moved(const std::vector<Held>& pieces);
   };
 
   [[nodiscard]] Reduction reduction_of(const ValueRecord& record) const;
@@ -91,9 +91,10 @@ class WholeValues {
             How partner_form) const;
   void leave(const HeldValue& base, const HeldValue& cand);
   [[nodiscard]] static bool is_of_parts(const Chosen& chosen);
-  [[nodiscard]] WholeRecord made(const Chosen& chosen, double factor) const;
-  void put(Side& side, const Chosen& chosen, double factor, StepRecords& whole);
+  [[nodiscard]] WholeRecord made(const Chosen& chosen) const;
+  void put(Side& side, const Chosen& chosen, StepRecords& whole);
   void write(const HeldStep& step, Side& side, size_t least_parts, StepRecords& whole);
+  static void find_odd_ranks(const Side& side, const StepRecords& other, StepRecords& whole);
 
   format::Definitions& names_;
   std::vector<ScopeRename> renames_;
