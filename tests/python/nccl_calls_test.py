@@ -38,9 +38,10 @@ class Calls(unittest.TestCase):
             told.slot[2] += nccl_calls
             return "result"
 
+        op = collectives._Op("call", *range(args.index("group") if "group" in args else len(args)))
         collectives._told[:] = [told]
         self.addCleanup(collectives._told.clear)
-        self.assertEqual(collectives._call_kernel(None, redispatch, 1)(1, *args), "result")
+        self.assertEqual(collectives._call_kernel(op, redispatch, 1)(1, *args), "result")
         self.assertEqual(told.failures, [])
         return order
 

@@ -24,14 +24,16 @@ _NCCL_CALLS = 2  # in a thread's slot
 
 class _Op:
     """`sent`, `received`, `reduction`, `peer`: positions of its arguments, or None. The group is behind its tensors.
-    `sends_root`, `gives_root`: what is sent, or received, means something on the root alone."""
+    `sends_root`, `gives_root`: what is sent, or received, means something on the root alone. `in_place`: what is received
+    is what was sent."""
 
-    __slots__ = ("name", "sent", "received", "reduction", "peer", "group", "sends_root", "gives_root")
+    __slots__ = ("name", "sent", "received", "reduction", "peer", "group", "sends_root", "gives_root", "in_place")
 
     def __init__(self, name, sent=None, received=None, reduction=None, peer=None, sends_root=False, gives_root=False):
         self.name, self.sent, self.received, self.reduction, self.peer = name, sent, received, reduction, peer
         self.group = max(sent or 0, received or 0) + 1
         self.sends_root, self.gives_root = sends_root, gives_root
+        self.in_place = sent == received and not (sends_root or gives_root)
 
 
 # The operators of torch/csrc/distributed/c10d/Ops.cpp.
@@ -217,13 +219,13 @@ class Collectives:
         except Exception as error:
             self._observer.failed("collectives", error)
 
-    def slot_of_nccl(self, args):
+    def slot_of_nccl(self, op, args):
         """The slot of this thread, if a call with these arguments may be one of NCCL; else None."""
         try:
             if not self._observer.active:
                 return None
             with self._observer.read.unobserved():
-                on_cuda = any(map(_is_on_cuda, args[:2]))
+                on_cuda = any(map(_is_on_cuda, args[:op.group]))
             return self._observer.threads.state.slot if on_cuda else None
         except Exception as error:
             self._observer.failed("collectives", error)
@@ -250,14 +252,15 @@ class Collectives:
         peer = _NO_PEER if op.peer is None else args[op.peer]
         with observer.read.unobserved():
             sent = self._tensors(args, op.sent, not op.sends_root or group.rank == peer)
-            received = self._tensors(args, op.received, not op.gives_root or group.rank == peer)
+            received = sent if op.in_place else self._tensors(args, op.received, not op.gives_root or group.rank == peer)
+            elements = _elements(sent)
             device, index, dtype = self._kind((sent or received or (None,))[0])
             scope, call = thread.place()
             phase, name, number = thread.slot[1], intern(op.name), next(self._ids)
             self.last = number
             reduction = 0 if op.reduction is None else self._reduction(args[op.reduction])
             batch.collective(phase, dtype, device, index, scope, call, name, group.name, group.members, reduction,
-                             group.rank, group.size, peer, 0, _elements(sent), _elements(received),
+                             group.rank, group.size, peer, 0, elements, elements if op.in_place else _elements(received),
                              group.number(op, peer), number)
             pending = None
             if observer.capture and device == 0:
@@ -266,7 +269,7 @@ class Collectives:
                 self._pack(batch, where, "sent", memory)
                 if received:
                     pending = _Pending(number, observer.step, where, received,
-                                       memory if op.received == op.sent and sent else self._memory(received),
+                                       memory if received is sent else self._memory(received),
                                        [values.version(tensor) for tensor in received],
                                        any(map(observer.read.borrows, received)))
         observer.submit(thread)
@@ -379,13 +382,18 @@ def _add_kernels(torch):
         for name, op in operators.items():
             packet = getattr(getattr(torch.ops, namespace), name, None)
             if packet is not None:
-                library.impl(name, make(op, packet.default.redispatch, behind), "BackendSelect", with_keyset=True)
+                library.impl(name, make(op, _redispatch(packet.default), behind), "BackendSelect", with_keyset=True)
+
+
+def _redispatch(operator):
+    """Operator.redispatch, or what it passes its arguments on to."""
+    return getattr(getattr(operator, "_handle", None), "redispatch_boxed", operator.redispatch)
 
 
 def _call_kernel(op, redispatch, behind):
     def kernel(keys, *args):
-        told = next(iter(_told), None)
-        slot = told and told.slot_of_nccl(args)
+        told = _told[0] if _told else None
+        slot = told and told.slot_of_nccl(op, args)
         if slot is not None:
             before = slot[_NCCL_CALLS]
             result = redispatch(keys & behind, *args)
@@ -404,7 +412,7 @@ def _call_kernel(op, redispatch, behind):
 def _wait_kernel(_, redispatch, behind):
     def kernel(keys, *args):
         result = redispatch(keys & behind, *args)
-        told = next(iter(_told), None)
+        told = _told[0] if _told else None
         if told:
             told.waited_for(args[0])
         return result
@@ -414,7 +422,7 @@ def _wait_kernel(_, redispatch, behind):
 
 def _writing_kernel(written, redispatch, behind):
     def kernel(keys, *args, **kwargs):
-        told = next(iter(_told), None)
+        told = _told[0] if _told else None
         if told:
             told.written_again(args[written] if written in range(len(args)) else kwargs.get(written))
         return redispatch(keys & behind, *args, **kwargs)
