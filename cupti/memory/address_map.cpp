@@ -69,20 +69,16 @@ void AddressMap::end_overlapped(const RangeRecord& range, Layer layer) {
   }
 }
 
-MemoryRange AddressMap::allocate(MemoryRange range) {
-  range.freed = false;
-  range.freed_block = 0;
+void AddressMap::restore(const MemoryRange& range) {
   const Layer layer = layer_of(range.source);
-  RangeRecord record{.base = range.base, .stream = range.stream};
+  RangeRecord record{.base = range.base, .generation = range.generation, .stream = range.stream};
   const uint64_t bytes = std::min(range.bytes, AddressTable::kMaxBytes + 1);
   record.bytes_and_tag = bytes | uint64_t{tag_of(range)} << RangeRecord::kBytesBits;
 
+  if (!AddressTable::keeps(record)) return;
   const Lock lock(writing_);
-  record.generation = range.generation = ++last_generation_;
-  if (!AddressTable::keeps(record)) return range;
   end_overlapped(record, layer);
   if (table_.begin(record, layer)) live_.fetch_add(1, std::memory_order_relaxed);
-  return range;
 }
 
 std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySource source) {

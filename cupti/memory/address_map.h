@@ -56,7 +56,18 @@ class AddressMap {
   /// Starts a generation. Live ranges that overlap it are ended first, since their free was not
   /// seen: framework ranges by a framework range, driver ranges by a driver range.
   /// @return the range with its new generation.
-  MemoryRange allocate(MemoryRange range);
+  MemoryRange allocate(MemoryRange range) {
+    range.generation = new_generation();
+    restore(range);
+    return range;
+  }
+  /// As allocate(), for a range that has its generation already.
+  void restore(const MemoryRange& range);
+
+  /// @return a number for a range that the map does not have yet, or never will.
+  [[nodiscard]] uint64_t new_generation() {
+    return last_generation_.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
 
   /// Ends the live range that starts at `base`: the framework's if `source` is the framework, else
   /// the driver's, whatever its source. (Pool memory, imported memory and plain memory are freed by
@@ -74,9 +85,8 @@ class AddressMap {
   }
 
   /// @return the generation that was started last.
-  [[nodiscard]] uint64_t last_generation() {
-    const Lock lock(writing_);
-    return last_generation_;
+  [[nodiscard]] uint64_t last_generation() const {
+    return last_generation_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
 
@@ -102,7 +112,7 @@ class AddressMap {
   AddressTable table_;  ///< written by the holder of the mutex, read by any thread
   std::vector<Freed> freed_ CONVTRACE_GUARDED_BY(writing_);  ///< a ring once it is full
   size_t oldest_freed_ CONVTRACE_GUARDED_BY(writing_) = 0;
-  uint64_t last_generation_ CONVTRACE_GUARDED_BY(writing_) = 0;
+  std::atomic<uint64_t> last_generation_{0};
   std::atomic<uint64_t> live_{0};
 };
 

@@ -368,6 +368,7 @@ bool Engine::note_context() noexcept {
   if (has_context_.exchange(true)) return false;
   say_uncovered_memory(settings_);
   std::atomic<int>* const reports = cpu_reports();
+  if (settings_.cpu_alloc == settings::CpuAlloc::kOn) journal_.show_cpu_blocks();
   if (reports == nullptr || settings_.cpu_alloc != settings::CpuAlloc::kAuto) return true;
   reports->store(0);
   end_cpu_watch("a CUDA context was made; CONVTRACE_CPU_ALLOC=on watches it all the same");

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kReportRingBytes = size_t{4} << 20;
 constexpr int kTries = 20;  ///< takes some microseconds
 constexpr size_t kMaxStacks = size_t{1} << 16;
+constexpr auto kFramework = format::MemorySource::kFramework;
 
 /// c10::DeviceType: CPU 0, CUDA 1; the index is -1 for the CPU.
 format::Device device_from(uint64_t device) {
@@ -27,6 +28,14 @@ MemoryReport read_report(const ByteRing::Record& record) {
   MemoryReport report;
   std::memcpy(&report, record.payload, sizeof report);
   return report;
+}
+
+cupti::MemoryRange range_of(const CpuBlock& block) {
+  return {.base = block.base,
+          .bytes = block.bytes,
+          .generation = block.generation,
+          .source = kFramework,
+          .device = {format::Device::Type::kCpu, 0}};
 }
 
 }  // namespace
@@ -69,7 +78,8 @@ bool MemoryJournal::crowded() noexcept {
 
 bool MemoryJournal::all_applied() const noexcept {
   return applied_.load(std::memory_order_acquire) + 1 ==
-         next_ticket_.load(std::memory_order_acquire);
+             next_ticket_.load(std::memory_order_acquire) &&
+         !cpu_blocks_wanted_.load(std::memory_order_acquire);
 }
 
 void MemoryJournal::apply_reports() {
@@ -95,6 +105,7 @@ void MemoryJournal::apply_locked() {
   if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0) {
     listener_.on_reports_lost(lost);
   }
+  if (cpu_blocks_wanted_.load(std::memory_order_acquire)) show_all_cpu_blocks();
   // Tickets up to now. A report that has a ticket but is not in its ring yet cannot have caused
   // anything that is known here, so it may be applied next time.
   const uint64_t last = next_ticket_.load(std::memory_order_acquire) - 1;
@@ -110,33 +121,61 @@ void MemoryJournal::apply_locked() {
       });
   applied_.fetch_add(judged, std::memory_order_release);
   if (!cpu_stopped_.load()) return;
-  for (const uint64_t base : cpu_blocks_)
-    (void)addresses_.release(base, format::MemorySource::kFramework);
-  cpu_blocks_ = {};
+  if (shows_cpu_blocks_) {
+    for (const auto& [base, block] : cpu_blocks_) (void)addresses_.release(base, kFramework);
+  }
+  cpu_blocks_.clear();
+}
+
+CpuBlock MemoryJournal::cpu_block(uint64_t address) {
+  const Lock lock(mutex_);
+  if (!all_applied()) apply_locked();
+  return cpu_blocks_.at(address);
+}
+
+void MemoryJournal::show_all_cpu_blocks() {
+  cpu_blocks_wanted_.store(false, std::memory_order_relaxed);
+  shows_cpu_blocks_ = true;
+  for (const auto& [base, block] : cpu_blocks_) addresses_.restore(range_of(block));
 }
 
 void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> stack) {
-  constexpr auto kSource = format::MemorySource::kFramework;
-  const bool cpu = report.device.type == format::Device::Type::kCpu;
   if (ended_for(report.device.type)) return;
   if (report.bytes < 0) {
-    if (cpu) cpu_blocks_.erase(report.address);
-    const auto range = addresses_.release(report.address, kSource);
+    const auto range = end(report);
     if (!range) return;  // allocated before tracing began
-    stack_of_generation_.erase(range->generation);
+    if (!stack_of_generation_.empty()) stack_of_generation_.erase(range->generation);
     listener_.on_freed(report, *range, stack);
     return;
   }
-  const cupti::MemoryRange range =
-      addresses_.allocate({.base = report.address,
-                           .bytes = static_cast<uint64_t>(report.bytes),
-                           .source = kSource,
-                           .device = device_of(report)});
-  if (cpu) cpu_blocks_.insert(report.address);
+  const cupti::MemoryRange range = begin(report);
   if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
     stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
   }
   listener_.on_allocated(report, range, stack);
+}
+
+cupti::MemoryRange MemoryJournal::begin(const MemoryReport& report) {
+  const auto bytes = static_cast<uint64_t>(report.bytes);
+  if (report.device.type != format::Device::Type::kCpu)
+    return addresses_.allocate({.base = report.address,
+                                .bytes = bytes,
+                                .source = kFramework,
+                                .device = device_of(report)});
+  const CpuBlock block{report.address, bytes, addresses_.new_generation()};
+  cpu_blocks_.begin(block);
+  const cupti::MemoryRange range = range_of(block);
+  if (shows_cpu_blocks_) addresses_.restore(range);
+  return range;
+}
+
+std::optional<cupti::MemoryRange> MemoryJournal::end(const MemoryReport& report) {
+  const bool cpu = report.device.type == format::Device::Type::kCpu;
+  std::optional<cupti::MemoryRange> ended;
+  if (!cpu || shows_cpu_blocks_) ended = addresses_.release(report.address, kFramework);
+  if (!cpu) return ended;
+  const CpuBlock block = cpu_blocks_.end(report.address);
+  return block.generation != 0 ? std::optional(range_of(block)) : std::nullopt;
 }
 
 format::Device MemoryJournal::device_of(const MemoryReport& report) const {

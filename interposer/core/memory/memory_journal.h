@@ -7,6 +7,8 @@
 /// thread's ring, with a ticket. apply_reports() takes the reports of all threads in the order of
 /// their tickets, turns them into generations and calls the MemoryListener.
 ///
+/// Blocks:   those of a device are entered into the AddressMap, those of CPU tensors into CpuBlocks,
+///           and into the AddressMap from show_cpu_blocks() on.
 /// Order:    an allocation is reported after it happens and a free before it happens, so the
 ///           tickets of two allocations at one address are always in their true order.
 /// Threads:  report() and apply_reports() from any; one thread applies at a time.
@@ -15,13 +17,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "cupti/memory/address_map.h"
 #include "format/base/mutex.h"
+#include "interposer/core/memory/cpu_blocks.h"
 #include "interposer/core/queue/ring_merge.h"
 
 namespace convtrace::engine {
@@ -61,7 +64,13 @@ class MemoryJournal {
   /// As apply_reports(), but gives up if another thread applies for long.
   /// @return whether all reports made before the call are processed.
   bool apply_reports_if_free();
+  /// Processes all reports made before the call.
+  /// @return the live block of a CPU tensor that contains `address`; generation 0 if there is none.
+  [[nodiscard]] CpuBlock cpu_block(uint64_t address);
 
+  /// From the next call that processes reports on, the AddressMap has the blocks of CPU tensors, too:
+  /// work of a device may use them.
+  void show_cpu_blocks() noexcept { cpu_blocks_wanted_.store(true, std::memory_order_release); }
   /// Ends the reports of CPU tensors. Reports that are not processed yet are dropped. The next call
   /// of apply_reports() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
@@ -87,6 +96,9 @@ class MemoryJournal {
   [[nodiscard]] bool all_applied() const noexcept;
   void apply_locked() CONVTRACE_REQUIRES(mutex_);
   void judge(const MemoryReport& report, std::span<void* const> stack) CONVTRACE_REQUIRES(mutex_);
+  cupti::MemoryRange begin(const MemoryReport& report) CONVTRACE_REQUIRES(mutex_);
+  std::optional<cupti::MemoryRange> end(const MemoryReport& report) CONVTRACE_REQUIRES(mutex_);
+  void show_all_cpu_blocks() CONVTRACE_REQUIRES(mutex_);
   /// The device that the driver gave for this memory. The index in the report is used only without
   /// one: in some versions of PyTorch it has 16 bits at another place.
   [[nodiscard]] format::Device device_of(const MemoryReport& report) const;
@@ -100,12 +112,13 @@ class MemoryJournal {
   std::atomic<bool> free_stacks_{false};
   std::atomic<bool> seen_[3]{};
   std::atomic<bool> cpu_stopped_{false};
+  std::atomic<bool> cpu_blocks_wanted_{false};  ///< in the AddressMap, but they are not there yet
   mutable Mutex mutex_;
   RingMerge merge_ CONVTRACE_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::vector<void*>> stack_of_generation_
-      CONVTRACE_GUARDED_BY(mutex_);
-  std::unordered_set<uint64_t> cpu_blocks_
       CONVTRACE_GUARDED_BY(mutex_);  ///< call stacks of live allocations
+  CpuBlocks cpu_blocks_ CONVTRACE_GUARDED_BY(mutex_);
+  bool shows_cpu_blocks_ CONVTRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace convtrace::engine

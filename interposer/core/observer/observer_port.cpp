@@ -60,6 +60,7 @@ class ObserverPort::Batch {
   bool collective(const Message& message);
   bool collective_values(const Message& message);
 
+  [[nodiscard]] uint64_t generation_of(const format::TensorStats& event);
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
   void compute_here(TensorRequest& request);
   bool store_value(format::TensorStats& event, const stats::TensorView& view);
@@ -151,11 +152,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       deps_.captures.decide(event.capture, event.place.scope, step);
   event.capture = decision.capture;
   request->samples = decision.samples;
-  // The generation of this memory depends on all reports made so far.
-  deps_.journal.apply_reports();
-  if (const auto range = deps_.addresses.find(event.address); range && !range->freed) {
-    event.value.generation = range->generation;
-  }
+  event.value.generation = generation_of(event);
   event.header.step = step;
   if (!deps_.host.is_settled(event, request->stream)) {
     lose(format::LossReason::kStreamUnsafe, 1);
@@ -179,6 +176,18 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       lose(format::LossReason::kTensorKind, 1);
   }
   return true;
+}
+
+/// @return the generation of the memory in which a tensor lies, after all reports made so far; 0 if it
+/// is not known.
+uint64_t ObserverPort::Batch::generation_of(const format::TensorStats& event) {
+  if (event.device.type != format::Device::Type::kCpu) {
+    deps_.journal.apply_reports();
+  } else if (const CpuBlock block = deps_.journal.cpu_block(event.address); block.generation != 0) {
+    return block.generation;
+  }
+  const auto range = deps_.addresses.find(event.address);
+  return range && !range->freed ? range->generation : 0;
 }
 
 /// Gives an input statistics of its own if no record has any.

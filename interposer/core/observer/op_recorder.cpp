@@ -36,12 +36,16 @@ void OpRecorder::note_launch(format::StringId slot, uint32_t step) {
 }
 
 void OpRecorder::complete(format::Op& tensor) const {
-  tensor.value.generation = block_at(judge::storage_base(tensor));
+  tensor.value.generation = block_at(judge::storage_base(tensor), tensor.device.type);
   tensor.frees_reported = journal_.reported(tensor.device.type);
 }
 
 /// @return the generation of the framework's live block that begins at `base`; 0 if there is none.
-uint64_t OpRecorder::block_at(uint64_t base) const {
+uint64_t OpRecorder::block_at(uint64_t base, format::Device::Type type) const {
+  if (type == format::Device::Type::kCpu) {
+    const CpuBlock block = journal_.cpu_block(base);
+    return block.base == base ? block.generation : 0;
+  }
   const auto range = addresses_.find(base);
   const bool ours = range && !range->freed && range->base == base &&
                     range->source == format::MemorySource::kFramework;

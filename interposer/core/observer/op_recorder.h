@@ -18,8 +18,8 @@ namespace convtrace::engine {
 class OpRecorder {
  public:
   /// All references outlive the recorder.
-  OpRecorder(format::EventSink& sink, const cupti::AddressMap& addresses,
-             const MemoryJournal& journal, StackTexts& stacks)
+  OpRecorder(format::EventSink& sink, const cupti::AddressMap& addresses, MemoryJournal& journal,
+             StackTexts& stacks)
       : sink_(sink), addresses_(addresses), journal_(journal), stacks_(stacks) {}
 
   /// An op has returned. Adds the missing facts to the tensors first.
@@ -32,11 +32,11 @@ class OpRecorder {
 
  private:
   void complete(format::Op& tensor) const;
-  [[nodiscard]] uint64_t block_at(uint64_t base) const;
+  [[nodiscard]] uint64_t block_at(uint64_t base, format::Device::Type type) const;
 
   format::EventSink& sink_;
   const cupti::AddressMap& addresses_;
-  const MemoryJournal& journal_;
+  MemoryJournal& journal_;
   StackTexts& stacks_;
 };
 

@@ -45,6 +45,14 @@ struct Fixture {
   void report(uint64_t address, int64_t bytes, uint64_t device = kCpu) {
     journal.report(reinterpret_cast<const void*>(address), bytes, device);
   }
+  /// The live block there, as tensors on that device find it.
+  CpuBlock block(uint64_t address, uint64_t device = kCpu) {
+    if (device == kCpu) return journal.cpu_block(address);
+    journal.apply_reports();
+    const auto range = addresses.find(address);
+    if (!range || range->freed || range->source != format::MemorySource::kFramework) return {};
+    return {range->base, range->bytes, range->generation};
+  }
 };
 
 }  // namespace
@@ -52,22 +60,20 @@ struct Fixture {
 TEST_CASE("memory_journal: reports become generations when applied, not before",
           "[engine][memory]") {
   Fixture f;
-  f.report(0x1000, 64);
+  const uint64_t device = GENERATE(kCpu, kCuda2);
+  f.report(0x1000, 64, device);
+  CHECK(f.listener.seen.empty());
   CHECK_FALSE(f.addresses.find(0x1000));
-  f.journal.apply_reports();
-  const auto first = f.addresses.find(0x1000);
-  REQUIRE(first);
-  CHECK(first->source == format::MemorySource::kFramework);
-  f.report(0x1000, -64);
-  f.report(0x1000, 128);
-  f.journal.apply_reports();
-  const auto second = f.addresses.find(0x1000);
-  REQUIRE(second);
-  CHECK(second->generation > first->generation);
-  CHECK(second->bytes == 128);
+  const CpuBlock first = f.block(0x1000, device);
+  REQUIRE(first.generation != 0);
+  f.report(0x1000, -64, device);
+  f.report(0x1000, 128, device);
+  const CpuBlock second = f.block(0x1000, device);
+  CHECK(second.generation > first.generation);
+  CHECK(second.bytes == 128);
   REQUIRE(f.listener.seen.size() == 3);
   CHECK_FALSE(f.listener.seen[1].allocated);
-  CHECK(f.listener.seen[1].generation == first->generation);
+  CHECK(f.listener.seen[1].generation == first.generation);
 }
 
 TEST_CASE(
@@ -84,9 +90,8 @@ TEST_CASE(
   f.report(0x4000, 64, kCuda2);
   f.journal.apply_reports();
   CHECK(f.listener.seen.size() == 3);  // no free of CPU memory, and no allocation
-  const auto cpu = f.addresses.find(0x1000);
-  CHECK((!cpu || cpu->freed));
-  CHECK_FALSE(f.addresses.find(0x3000));
+  CHECK(f.block(0x1000).generation == 0);
+  CHECK(f.block(0x3000).generation == 0);
   const auto cuda = f.addresses.find(0x2000);
   REQUIRE(cuda);
   CHECK_FALSE(cuda->freed);
@@ -94,6 +99,63 @@ TEST_CASE(
   f.report(0x2000, -64, kCuda2);
   f.journal.apply_reports();
   CHECK(f.listener.seen.size() == 4);
+}
+
+TEST_CASE("memory_journal: a block of a CPU tensor is found by any address in it",
+          "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 64);
+  f.report(0x1040, 64);
+  CHECK(f.block(0x0FFF).generation == 0);
+  CHECK(f.block(0x1000).base == 0x1000);
+  CHECK(f.block(0x103F).base == 0x1000);
+  CHECK(f.block(0x1040).base == 0x1040);
+  CHECK(f.block(0x1080).generation == 0);
+  f.report(0x1000, -64);
+  CHECK(f.block(0x1010).generation == 0);
+  CHECK(f.block(0x1040).base == 0x1040);
+}
+
+TEST_CASE("memory_journal: blocks whose frees were lost end where another overlaps them",
+          "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 0x100);
+  f.report(0x1100, 0x100);
+  f.report(0x1200, 0x100);
+  f.report(0x1080, 0x100);  // reaches into both of the first two
+  CHECK(f.block(0x1000).generation == 0);
+  CHECK(f.block(0x1080).bytes == 0x100);
+  CHECK(f.block(0x1180).generation == 0);
+  CHECK(f.block(0x1200).base == 0x1200);
+  const size_t told = f.listener.seen.size();
+  f.report(0x1000, -0x100);
+  CHECK(f.block(0x1000).generation == 0);
+  CHECK(f.listener.seen.size() == told);
+}
+
+TEST_CASE("memory_journal: work of a device finds blocks of CPU tensors once it may use them",
+          "[engine][memory]") {
+  Fixture f;
+  f.report(0x1000, 64);
+  f.report(0x2000, 64);
+  const CpuBlock first = f.block(0x1000);
+  CHECK_FALSE(f.addresses.find(0x1000));
+  f.journal.show_cpu_blocks();
+  CHECK(f.journal.apply_reports_if_free());
+  const auto found = f.addresses.find(0x1000);
+  REQUIRE(found);
+  CHECK(found->generation == first.generation);
+  CHECK(found->source == format::MemorySource::kFramework);
+  f.report(0x2000, -64);
+  f.report(0x3000, 64);
+  const CpuBlock third = f.block(0x3000);
+  CHECK(f.addresses.find(0x2000)->freed);
+  CHECK(f.addresses.find(0x3000)->generation == third.generation);
+  f.journal.stop_cpu();
+  f.report(0x8000, 64, kCuda2);
+  f.journal.apply_reports();
+  CHECK(f.addresses.find(0x1000)->freed);
+  CHECK(f.addresses.find(0x3000)->freed);
 }
 
 TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is none",
@@ -168,9 +230,9 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
   f.report(0x1000, 64);
   f.journal.take_stacks();
   f.report(0x2000, 64);
-  f.journal.apply_reports();
-  const uint64_t without = f.addresses.find(0x1000)->generation;
-  const uint64_t with = f.addresses.find(0x2000)->generation;
+  const uint64_t without = f.block(0x1000).generation;
+  const uint64_t with = f.block(0x2000).generation;
+  REQUIRE(without != with);
   CHECK(f.journal.allocation_stack(without).empty());
   CHECK_FALSE(f.journal.allocation_stack(with).empty());
   f.report(0x2000, -64);

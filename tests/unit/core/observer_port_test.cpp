@@ -186,7 +186,7 @@ TEST_CASE("observer_port: a CPU tensor is computed before submit returns", "[eng
   CHECK(s.value.storage == 77);
   CHECK(s.value.offset == 4);
   CHECK(s.value.version == 3);
-  CHECK(s.value.generation == f.addresses.find(s.address)->generation);
+  CHECK(s.value.generation == f.journal.cpu_block(s.address).generation);
   CHECK(s.value.generation != 0);
   CHECK(s.bytes == 16);
   CHECK(s.stats.count == 4);
@@ -317,8 +317,7 @@ TEST_CASE("observer_port: what is told of an op becomes its events, with its mem
   constexpr uint64_t kBase = 0x10000, kBytes = 4096;
   f.journal.take_stacks();
   f.journal.report(reinterpret_cast<const void*>(kBase), kBytes, 0);
-  f.journal.apply_reports();
-  const uint64_t generation = f.addresses.find(kBase)->generation;
+  const uint64_t generation = f.journal.cpu_block(kBase).generation;
   MessageBatch batch;
   batch.op_begin({.scope = f.id("mlp"), .op = f.id("demo::relu")})
       .op({.scope = f.id("mlp"),
