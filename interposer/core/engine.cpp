@@ -119,9 +119,9 @@ bool Engine::check_rank() {
 }
 
 void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
-  journal_.report(pointer, bytes, device);
+  const bool crowded = journal_.report(pointer, bytes, device);
   // Before the writer thread exists, the calling thread makes room.
-  if (MemoryJournal::crowded() && !begun_.load(std::memory_order_relaxed)) {
+  if (crowded && !begun_.load(std::memory_order_relaxed)) {
     (void)journal_.apply_reports_if_free();
   }
 }

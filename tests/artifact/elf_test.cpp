@@ -70,6 +70,8 @@ TEST_CASE("artifact: the preload library exports exactly its hooks", "[artifact]
               "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
               "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
               "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+              "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm",
+              "_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv",
               "_ZN3c108free_cpuEPv",
               "convtrace_cpu_alloc_v1",
               "convtrace_explained_v1",

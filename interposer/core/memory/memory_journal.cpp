@@ -40,13 +40,13 @@ cupti::MemoryRange range_of(const CpuBlock& block) {
 
 }  // namespace
 
-void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) noexcept {
-  if (pointer == nullptr || bytes == 0 || ended_for(device_from(device).type)) return;
+bool MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) noexcept {
+  if (pointer == nullptr || bytes == 0 || ended_for(device_from(device).type)) return false;
   ThreadContext* const context = this_thread();
   if (context == nullptr ||
       (!context->reports.mapped() && !context->reports.map(kReportRingBytes))) {
     lost_.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return false;
   }
   RawStack stack;
   const std::atomic<bool>& wanted = bytes > 0 ? stacks_ : free_stacks_;
@@ -61,7 +61,7 @@ void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) 
   std::byte* const out = context->reports.reserve(sizeof report + stack_bytes, 0);
   if (out == nullptr) {
     lost_.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return true;
   }
   report.ticket = next_ticket_.fetch_add(1, std::memory_order_acq_rel);
   std::memcpy(out, &report, sizeof report);
@@ -69,11 +69,7 @@ void MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) 
   context->reports.commit();
   std::atomic<bool>& seen = seen_[static_cast<size_t>(report.device.type)];
   if (!seen.load(std::memory_order_relaxed)) seen.store(true, std::memory_order_relaxed);
-}
-
-bool MemoryJournal::crowded() noexcept {
-  const ThreadContext* const context = this_thread();
-  return context != nullptr && context->reports.used() > kReportRingBytes / 2;
+  return context->reports.used() > kReportRingBytes / 2;
 }
 
 bool MemoryJournal::all_applied() const noexcept {

@@ -57,7 +57,8 @@ class MemoryJournal {
       : addresses_(addresses), listener_(listener) {}
 
   /// Notes one report. @param device a c10::Device: low byte the type, next byte the index.
-  void report(const void* pointer, int64_t bytes, uint64_t device) noexcept;
+  /// @return whether the calling thread's ring is filling up, so that apply_reports() should run soon.
+  bool report(const void* pointer, int64_t bytes, uint64_t device) noexcept;
 
   /// Processes all reports made before the call.
   void apply_reports();
@@ -86,8 +87,6 @@ class MemoryJournal {
   [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
     return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
   }
-  /// Whether the calling thread's ring is filling up, so that apply_reports() should run soon.
-  [[nodiscard]] static bool crowded() noexcept;
 
  private:
   [[nodiscard]] bool ended_for(format::Device::Type type) const noexcept {

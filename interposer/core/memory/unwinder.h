@@ -21,7 +21,7 @@ inline constexpr size_t kMaxRawFrames = 48;
 
 /// Return addresses, innermost first.
 struct RawStack {
-  void* frames[kMaxRawFrames] = {};
+  void* frames[kMaxRawFrames];  ///< not cleared: most reports of memory have no stack
   uint32_t count = 0;
   [[nodiscard]] std::span<void* const> span() const { return {frames, count}; }
 };

@@ -30,13 +30,38 @@ void reportMemoryUsageToProfiler(void* p, int64_t bytes, int64_t, int64_t, Devic
 void reportMemoryUsageToProfiler(void* p, int64_t bytes, size_t, size_t, Device device) {
   remember(p, bytes, device);
 }
-bool memoryProfilingEnabled() { return false; }
+static bool profiler_runs = false;
+bool memoryProfilingEnabled() { return profiler_runs; }
+
+/// As c10's: reports to a profiler, and keeps what it has reported.
+class ProfiledCPUMemoryReporter {
+ public:
+  void New(void* pointer, size_t bytes);
+  void Delete(void* pointer);
+  int known = 0;
+};
+void ProfiledCPUMemoryReporter::New(void* pointer, size_t bytes) {
+  if (!memoryProfilingEnabled()) return;
+  ++known;
+  reportMemoryUsageToProfiler(pointer, static_cast<int64_t>(bytes), size_t{0}, size_t{0},
+                              Device{0, -1});
+}
+void ProfiledCPUMemoryReporter::Delete(void* pointer) {
+  if (!memoryProfilingEnabled()) return;
+  --known;
+  reportMemoryUsageToProfiler(pointer, -64, size_t{0}, size_t{0}, Device{0, -1});
+}
+static ProfiledCPUMemoryReporter reporter;
 
 }  // namespace c10
 
 extern "C" {
 c10::Seen double_seen() { return c10::seen; }
 bool double_profiling_enabled() { return c10::memoryProfilingEnabled(); }
+void double_run_profiler(bool runs) { c10::profiler_runs = runs; }
+int double_known_blocks() { return c10::reporter.known; }
+void double_new(void* p, size_t bytes) { c10::reporter.New(p, bytes); }
+void double_delete(void* p) { c10::reporter.Delete(p); }
 void double_report(int spelling, void* p, int64_t bytes, int type) {
   const c10::Device device{static_cast<int8_t>(type), 0};
   if (spelling == 0) c10::reportMemoryUsageToProfiler(p, bytes, device);

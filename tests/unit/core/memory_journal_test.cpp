@@ -42,8 +42,8 @@ struct Fixture {
   Listener listener;
   MemoryJournal journal{addresses, listener};
 
-  void report(uint64_t address, int64_t bytes, uint64_t device = kCpu) {
-    journal.report(reinterpret_cast<const void*>(address), bytes, device);
+  bool report(uint64_t address, int64_t bytes, uint64_t device = kCpu) {
+    return journal.report(reinterpret_cast<const void*>(address), bytes, device);
   }
   /// The live block there, as tensors on that device find it.
   CpuBlock block(uint64_t address, uint64_t device = kCpu) {
@@ -256,11 +256,13 @@ TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine
 TEST_CASE("memory_journal: a full ring counts what it drops", "[engine][memory]") {
   Fixture f;
   constexpr uint64_t kReports = 200'000;
-  for (uint64_t i = 0; i < kReports; ++i) f.report(0x10000 + i * 64, 64);
-  CHECK(MemoryJournal::crowded());
+  CHECK_FALSE(f.report(0x10000, 64));
+  bool crowded = false;
+  for (uint64_t i = 1; i < kReports; ++i) crowded = f.report(0x10000 + i * 64, 64);
+  CHECK(crowded);
   f.journal.apply_reports();
-  CHECK_FALSE(MemoryJournal::crowded());
+  CHECK_FALSE(f.report(0x10000, -64));
   CHECK(f.journal.apply_reports_if_free());
   CHECK(f.listener.lost > 0);
-  CHECK(f.listener.lost + f.listener.seen.size() == kReports);
+  CHECK(f.listener.lost + f.listener.seen.size() == kReports + 1);
 }
