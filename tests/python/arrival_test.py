@@ -85,6 +85,13 @@ class Arrival(unittest.TestCase):
                 "import torch\n")
         self.assertEqual(self.run_python(code), (0, "started\n"))
 
+    def test_a_program_that_looks_for_torch_first(self):
+        self.fake_torch()
+        code = ("import convtrace_observer.arrival as a, importlib.util, sys;"
+                "a._start = lambda torch: print('started');"
+                "print(importlib.util.find_spec('torch') is not None); import torch")
+        self.assertEqual(self.run_python(code), (0, "True\nstarted\n"))
+
     def test_absent_torch_is_absent(self):
         code, output = self.run_python("import sys; sys.path[:] = []\nimport torch")
         self.assertEqual(code, 1)

@@ -68,6 +68,7 @@ class RegionTest(ProgramTest):
         for trace in first, third:
             report, text = self.compare(eager, trace)
             self.assertEqual(report["verdict"], "same", text)
+            self.assertEqual([b["scope"] for b in report["births"]], [], text)
         both = [{(r["scope"], r["slot"], r["phase"]) for r in self.records(trace) if r["record"] == "stats" and not r.get("op")}
                 for trace in (eager, first)]
         self.assertLessEqual({*((one, "output:0", "forward") for one in outputs),
@@ -91,6 +92,9 @@ class MoreModels(RegionTest):
 
     def test_cells(self):
         self.check_model("lstm", ["head"], ["head"])
+
+    def test_layers_that_share_a_region(self):
+        self.check_model("shared", ["layers.0.up", "layers.1.up", "layers.2.down"], [])
 
     def test_shapes_that_change(self):
         self.check_model("dynamic", [], [])

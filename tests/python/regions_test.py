@@ -74,7 +74,7 @@ class Reading(unittest.TestCase):
         self.calls = self.function.calls
 
     def test_the_kind_of_a_region(self):
-        self.assertEqual(wrapper_source.region_kind(REGION), "forward")
+        self.assertEqual(wrapper_source.region_kind(REGION), ("3", "forward"))
         self.assertIsNone(wrapper_source.region_kind("import triton\n"))
 
     def test_calls_and_their_operands(self):
@@ -95,6 +95,24 @@ class Reading(unittest.TestCase):
         self.assertEqual(self.function.arguments, ["primals_1", "primals_2", "s7"])
         self.assertEqual(self.function.returned, ["buf5", "primals_1", "buf1"])
         self.assertIn((1, "buf1", "buf0"), self.function.aliases)
+
+
+    def test_other_calls(self):
+        text = """# AOT ID: ['0_inference']
+def call(args):
+    arg0_1, = args
+    buf0 = torch.ops.mine.op.default(arg0_1)
+    buf1 = buf0[0]
+    buf2 = empty_strided_cpu((4, ), (1, ), torch.float32)
+    extern_kernels.mm(buf1, buf2, out=buf2)
+    (buf3, buf4) = torch.ops.aten.topk.default(buf1, 3)
+    buf5, = self.partitions[0]([arg0_1])
+    return (buf2, buf3)
+"""
+        function, = wrapper_source.read(text, [])
+        self.assertEqual([call.op for call in function.calls], ["aten::mm"])
+        made_of = sources.Sources(function, graph_of())
+        self.assertEqual([name for name, _ in made_of.read[function.calls[0]]], ["0"])
 
 
 class Modules(unittest.TestCase):

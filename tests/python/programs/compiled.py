@@ -110,13 +110,30 @@ class Recurrent(nn.Module):
         return self.head(state[0])
 
 
+class Shared(nn.Module):
+    """Layers that are compiled one by one and share a region; one of them is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Mlp(16) for _ in range(3)])
+        if "eager" not in sys.argv:
+            for layer in self.layers:
+                layer.compile()
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.layers[1](x)
+
+
 MODELS = {
-    # name: what makes the model, what makes the batch of a step, options of torch.compile
+    # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts)
     "gpt": (Gpt, lambda step: torch.randint(50, (4, 16)), {}),
     "resnet": (ResNet, lambda step: torch.randn(4, 3, 10, 10), {}),
     "lstm": (Recurrent, lambda step: torch.randn(4, 3, 16), {}),
     "views": (Views, lambda step: torch.randn(8, 16), {"fullgraph": True}),
     "breaks": (Breaks, lambda step: torch.randn(8, 16), {}),
+    "shared": (Shared, lambda step: torch.randn(8, 16), None),
     "dynamic": (lambda: Mlp(16), lambda step: torch.randn(5 + step, 16), {"dynamic": True}),
 }
 
@@ -191,7 +208,7 @@ def main():
     make, batch, options = MODELS[name]
     torch.manual_seed(0)
     model = make()
-    run = model if is_eager else torch.compile(model, **options)
+    run = model if is_eager or options is None else torch.compile(model, **options)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     losses = []
     for step in range(3):

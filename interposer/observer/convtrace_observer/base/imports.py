@@ -1,4 +1,5 @@
 """Waits for modules that the program imports itself."""
+import _thread
 import sys
 
 
@@ -15,37 +16,38 @@ def watch(name, then):
 
 
 class _Finder:
-    """First in sys.meta_path until its module is looked for; then it removes itself."""
+    """First in sys.meta_path until its module is imported. Programs also look for a module without importing it."""
 
     def __init__(self, name, then):
         self._name, self._then = name, then
+        self._thread = _thread._local()
 
     def find_spec(self, name, path=None, target=None):
-        if name != self._name:
+        if name != self._name or hasattr(self._thread, "searches"):
             return None
-        _remove(self)
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                self._watch(spec.loader)
-                return spec
-        sys.meta_path.insert(0, self)  # not installed: the program may extend its path and retry
+        self._thread.searches = True
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find is not None else None
+                if spec is not None:
+                    self._watch(spec.loader)
+                    return spec
+        finally:
+            del self._thread.searches
         return None
 
     def _watch(self, loader):
-        """Replaces exec_module on this one loader object for this one import."""
+        """Replaces exec_module on this one loader object for one import."""
         try:
             execute = loader.exec_module
 
             def exec_module(module):
                 del loader.exec_module
-                try:
-                    execute(module)
-                except BaseException:
-                    sys.meta_path.insert(0, self)
-                    raise
-                self._then(module)
+                execute(module)
+                if self in sys.meta_path:
+                    _remove(self)
+                    self._then(module)
 
             loader.exec_module = exec_module
         except Exception:

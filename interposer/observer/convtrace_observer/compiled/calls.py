@@ -16,12 +16,33 @@ _CONVOLUTION_BACKWARD = "aten::convolution_backward"
 _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
-class _Site:
-    """A call as it is recorded. `modules`: (place, visit, visits of a region's call) of the modules around it, outermost
-    first. `ends`: how many of them, from the innermost, return its first output, with extents `shape`; in the backward
-    pass, how many have its first input as the gradient of what they return."""
+class Region:
+    """What the forward and the backward code of a region share. `home`: name of the module that was running when it was
+    compiled. `waiting`: runs of the forward code in this step whose backward pass has not come yet; `last`: the run, while
+    there is one."""
 
-    __slots__ = ("op", "phase", "inputs", "outputs", "modules", "ends", "shape", "step", "count")
+    __slots__ = ("home", "waiting", "last", "step")
+
+    def __init__(self, home):
+        self.home, self.waiting, self.last, self.step = home, 0, None, -1
+
+
+class _Run:
+    """One run of a region's code. `here`: name of the module that it runs in, another one than `home` where modules share a
+    region. `numbers`: id of a module's place -> number of its first call in the run."""
+
+    __slots__ = ("here", "numbers")
+
+    def __init__(self, here):
+        self.here, self.numbers = here, {}
+
+
+class _Site:
+    """A call as it is recorded. `is_first`: of its function. `modules`: (name, visit, visits in a run) of the modules around
+    it, outermost first. `ends`: how many of them, from the innermost, return its first output, with extents `shape`; in
+    the backward pass, how many have its first input as the gradient of what they return."""
+
+    __slots__ = ("region", "is_backward", "is_first", "op", "inputs", "outputs", "modules", "ends", "shape")
 
 
 class Calls:
@@ -29,39 +50,44 @@ class Calls:
         self._observer = observer
         self._sites = []
         self._told = set()
+        self._running = {}  # (region, whether backward) -> _Run, or None for a run that is not recorded
+        self._counted, self._step = {}, -1  # (id of a place, phase) -> calls in this step
 
-    def add(self, call, made_of, graph, is_backward, with_inputs):
+    def forget(self):
+        """In a child of a fork."""
+        for known in (self._sites, self._told, self._running, self._counted):
+            known.clear()
+
+    def add(self, region, call, made_of, graph, is_backward, is_first, with_inputs):
         """@return the number by which before() and after() are told of the call, what it takes and what it writes, as
         (name, expression). Without inputs only the output of a module around it is taken where it is one, and only the
         input that is the gradient of one."""
         observer, node = self._observer, made_of.of[call]
         site = _Site()
+        site.region, site.is_backward, site.is_first = region, is_backward, is_first
         site.op = observer.port.intern(call.op)
-        site.phase = engine.BACKWARD if is_backward else None
-        site.modules = [(self._place(number, path), visit, graph.visits.get(number, 1))
+        site.modules = [(self._name(number, path), visit, graph.visits.get(number, 1))
                         for number, path, visit in (node.modules if node is not None else ())]
-        site.modules = site.modules or [(observer.names.place(""), 0, 1)]
-        site.ends, site.shape = 0, None
-        if (_takes_gradient if is_backward else _computes)(call, node, made_of):
-            site.ends, site.shape = node.ends, node.shape
+        site.modules = site.modules or [(region.home, 0, 1)]
         inputs, outputs = made_of.read[call], call.outputs
+        site.ends, site.shape = 0, None
+        if (_takes_gradient(call, node, made_of) and inputs[:1] == call.inputs[:1]) if is_backward else _computes(call, node, made_of):
+            site.ends, site.shape = node.ends, node.shape
         if not with_inputs:
             inputs = inputs[:1] if is_backward and site.ends else []
         site.inputs = [observer.modules.slot("input", name) for name, _ in inputs if with_inputs]
         site.outputs = [observer.modules.slot("output", name) for name, _ in outputs
                         if with_inputs or is_backward or not site.ends]
-        site.step, site.count = -1, 0
         self._tell(call, site, node.trace if node is not None and node.trace else call.trace)
         self._sites.append(site)
         return len(self._sites) - 1, inputs, outputs
 
-    def _place(self, number, path):
-        names = self._observer.names
-        entry = names.entries.get(number)
-        return entry.place if entry is not None else names.place(path)
+    def _name(self, number, path):
+        entry = self._observer.names.entries.get(number)
+        return entry.place.name if entry is not None else path
 
     def _tell(self, call, site, trace):
-        name = "compiled.%s.%s" % (site.modules[-1][0].name, call.op)
+        name = "compiled.%s.%s" % (site.modules[-1][0], call.op)
         thread = self._observer.threads.state
         if name not in self._told and self._observer.begin(thread):
             self._told.add(name)
@@ -75,52 +101,81 @@ class Calls:
     def before(self, number, operands):
         """In the generated code, before a call. `operands`: what it takes; all but tensors is left out."""
         if self._observer.capture:
-            site = self._site(number)
-            self._record(self._observer.threads.state, site, site.inputs, operands, engine.HASH)
+            self._record(self._observer.threads.state, number, operands, False)
 
     def after(self, number, operands):
         """In the generated code, behind a call. `operands`: what it has written."""
         if self._observer.capture:
-            site = self._site(number)
-            self._record(self._observer.threads.state, site, site.outputs, operands, self._observer.full)
-            site.count += 1
-
-    def _site(self, number):
-        site = self._sites[number]
-        if site.step != self._observer.step:
-            site.step, site.count = self._observer.step, 0
-        return site
+            self._record(self._observer.threads.state, number, operands, True)
 
     @spent.sampled
-    def _record(self, thread, site, slots, operands, capture):
+    def _record(self, thread, number, operands, is_output):
         observer = self._observer
         try:
-            phase = thread.slot[1] if site.phase is None else site.phase
-            place, call = _call_of(site, site.modules[-1])
+            site = self._sites[number]
+            if site.is_first and (not is_output or not site.inputs and not (site.is_backward and site.ends)):
+                self._begin(thread, site)
+            run = self._running.get((site.region, site.is_backward))
+            if run is None:
+                return
+            phase = engine.BACKWARD if site.is_backward else thread.slot[1]
+            slots, capture = (site.outputs, observer.full) if is_output else (site.inputs, engine.HASH)
+            place, call = self._call(site, run, phase, -1)
             with observer.read.unobserved():
                 for slot, operand in zip(slots, operands):
                     for tensor in observer.read.tensors(operand):
                         observer.pack(thread.batch, phase, capture, place.id, call, slot, tensor, site.op)
-                if site.ends and slots is (site.inputs if phase == engine.BACKWARD else site.outputs):
-                    self._returned(thread, phase, site, operands[0])
+                if site.ends and is_output != site.is_backward:
+                    self._returned(thread, phase, site, run, operands[0])
             observer.submit(thread)
         except Exception as error:
             observer.failed("compiled call", error)
 
-    def _returned(self, thread, phase, site, tensor):
+    def _begin(self, thread, site):
+        """A run of a region's code begins. Which forward pass a backward pass belongs to is known where one alone waited."""
+        region, step = site.region, self._observer.step
+        if region.step != step:
+            region.step, region.waiting = step, 0
+        if site.is_backward:
+            region.waiting -= 1
+            self._running[region, True] = region.last
+            return
+        run = self._running[region, False] = _Run(thread.entry.place.name if thread.entry is not None else region.home)
+        region.waiting += 1
+        region.last = run if region.waiting == 1 else None
+
+    def _call(self, site, run, phase, index):
+        """(place, number of the call) of one of the modules around a call."""
+        name, visit, visits = site.modules[index]
+        if run.here != site.region.home:
+            name = _moved(name, site.region.home, run.here)
+        place = self._observer.names.place(name)
+        first = run.numbers.get(place.id)
+        if first is None:
+            if self._step != self._observer.step:
+                self._step = self._observer.step
+                self._counted.clear()
+            first = run.numbers[place.id] = self._counted.get((place.id, phase), 0)
+            self._counted[place.id, phase] = first + visits
+        return place, first + visit
+
+    def _returned(self, thread, phase, site, run, tensor):
         observer = self._observer
-        slot = observer.modules.slot("grad_output" if phase == engine.BACKWARD else "output", 0)
+        slot = observer.modules.slot("grad_output" if site.is_backward else "output", 0)
         value = _shaped(observer.read(tensor), site.shape)
-        for module in reversed(site.modules[-site.ends:]):
-            place, call = _call_of(site, module)
+        for index in range(1, site.ends + 1):
+            place, call = self._call(site, run, phase, -index)
             # The observer sees itself what the module returns that the region is in.
-            if value is not None and not (thread.entry is not None and thread.entry.place is place):
+            if value is not None and place.name != run.here:
                 thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
 
 
-def _call_of(site, module):
-    place, visit, visits = module
-    return place, site.count * visits + visit
+def _moved(name, home, here):
+    """A module's name where the region that it was named in runs in another module."""
+    inner = name[len(home) + 1:] if home and name.startswith(home + ".") else name if not home else None
+    if inner is None:
+        return here if name == home else name
+    return ".".join(part for part in (here, inner) if part)
 
 
 def _computes(call, node, made_of):
@@ -144,10 +199,12 @@ def _variables(call):
 
 def _shaped(value, shape):
     """A value that has other extents than the module's output, in the same order of elements; None if it has not."""
-    if value is None or value.dims[:value.rank] == shape:
-        return value
-    dense = _strides(value.dims[:value.rank])
-    if math.prod(shape) != math.prod(value.dims[:value.rank]) or value.dims[value.rank:] != dense:
+    if value is None:
+        return None
+    extents, strides = value.dims[:value.rank], value.dims[value.rank:]
+    if extents == shape and value.rank > 2:
+        return value  # channels may be last
+    if math.prod(shape) != math.prod(extents) or strides != _strides(extents):
         return None
     return value._replace(rank=len(shape), dims=(*shape, *_strides(shape)))
 

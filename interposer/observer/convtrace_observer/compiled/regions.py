@@ -5,6 +5,7 @@ PyTorch. This part reads the file when Inductor loads it, and lets calls.py reco
 whose values are wanted. The kernels, their order and Inductor's cache are not touched, and nothing is compiled anew.
 """
 import functools
+import threading
 
 from ..base import imports
 from . import calls, graph, sources, twin, wrapper_source
@@ -13,15 +14,22 @@ _MAX_REGIONS = 4096
 _ALL, _CALLS = "all", "calls"
 
 
+class _Compilation(threading.local):
+    """The outermost compile_fx that runs on this thread: its graph, or None."""
+
+    graph = None
+
+
 class Regions:
     def __init__(self, observer, torch):
         self._observer, self._torch = observer, torch
         self._wanted = observer.port.setting("CONVTRACE_COMPILED")
         self._calls = calls.Calls(observer)
-        self._graphs = {}  # by the number that Dynamo gives a compilation
-        self._saved = {}  # by the same number: Sources.returned of the forward code
+        self._current = _Compilation()
+        self._known = {}  # (compilation, number of the graph in it) -> (graph, calls.Region, Sources.returned of the forward code)
         self._twins = []
         self._observed = False  # whether the twins run
+        self._failures = 0
         self._replaced = []
         self._end_watch = lambda: None
 
@@ -40,15 +48,22 @@ class Regions:
     def forget(self):
         """In a child of a fork, whose engine numbers texts anew: regions that the parent compiled stay unobserved."""
         self.switch(False)
-        for known in (self._graphs, self._saved, self._twins):
+        self._observed = self._observer.capture
+        self._calls.forget()
+        for known in (self._known, self._twins):
             known.clear()
 
     def switch(self, observed):
         """Whether calls of regions are observed from now on."""
         if observed != self._observed:
             self._observed = observed
-            for one in self._twins:
-                one.switch(observed)
+            self._twins = [one for one in self._twins if one.switch(observed)]
+
+    def _failed(self, error):
+        """A region that is not understood stays unobserved. Told once."""
+        self._failures += 1
+        if self._failures == 1:
+            self._observer.failed("compiled region", error)
 
     def _arrived(self, compile_fx):
         if not self._observer.active:
@@ -59,7 +74,7 @@ class Regions:
             self._replace(compile_fx, "compile_fx", self._compiles(compile_fx.compile_fx))
             self._replace(PyCodeCache, "load_by_key_path", classmethod(self._loads(load.__func__)))
         except Exception as error:  # a PyTorch whose Inductor is another one
-            self._observer.failed("compiled regions", error)
+            self._failed(error)
 
     def _replace(self, owner, name, replacement):
         self._replaced.append((owner, name, vars(owner)[name], replacement))
@@ -68,13 +83,16 @@ class Regions:
     def _compiles(self, original):
         @functools.wraps(original)
         def compile_fx(model_, *args, **kwargs):
+            if not self._observer.active or self._current.graph is not None:
+                return original(model_, *args, **kwargs)  # it calls itself
             try:
-                key = self._compilation()
-                if self._observer.active and key not in self._graphs and len(self._graphs) < _MAX_REGIONS:
-                    self._graphs[key] = graph.Graph(model_.graph)
+                self._current.graph = graph.Graph(model_.graph)
             except Exception as error:
-                self._observer.failed("compiled region", error)
-            return original(model_, *args, **kwargs)
+                self._failed(error)
+            try:
+                return original(model_, *args, **kwargs)
+            finally:
+                self._current.graph = None
 
         return compile_fx
 
@@ -83,35 +101,63 @@ class Regions:
         def load_by_key_path(cls, key, path, linemap=None, *args, **kwargs):
             module = original(cls, key, path, linemap, *args, **kwargs)
             try:
-                if self._observer.active and hasattr(module, "call"):
+                if self._observer.active and hasattr(module, "call") and not self._is_candidate():
                     self._loaded(vars(module), path, linemap or ())
             except Exception as error:
-                self._observer.failed("compiled region", error)
+                self._failed(error)
             return module
 
         return load_by_key_path
 
     def _compilation(self):
-        """The number of the compilation that this thread is in, which a backward pass that is compiled later has as well."""
-        return str(self._torch._guards.CompileContext.current_compile_id())
+        """The number of the compilation that this thread is in, which a backward pass that is compiled later has as well; None
+        outside of Dynamo's."""
+        number = self._torch._guards.CompileContext.current_compile_id()
+        return None if number is None else str(number)
+
+    def _is_candidate(self):
+        """Whether what Inductor loads is one of several versions of a call, whose times it is going to compare."""
+        from torch._inductor.virtualized import V
+        try:
+            return str(getattr(V.graph, "name", "")).startswith("benchmark_")
+        except Exception:  # no graph is being lowered
+            return False
 
     def _loaded(self, names, path, line_map):
         """@param names  the dictionary of the module that Inductor loaded"""
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        kind, key = wrapper_source.region_kind(text), self._compilation()
-        if kind is None or key not in self._graphs or twin.BEFORE in names:
-            return  # the file of a kernel, a graph that is not Dynamo's, or a region that is known
-        is_backward = kind == "backward"
+        kind = wrapper_source.region_kind(text)
+        if kind is None or twin.BEFORE in names:
+            return  # the file of a kernel, or a region that is known
+        number, kind = kind
+        key, is_backward = (self._compilation(), number), kind == "backward"
+        if is_backward:
+            known, region, saved = self._known.get(key, (None, None, None))
+        else:
+            known, saved = self._current.graph, None
+            entry = self._observer.threads.state.entry
+            region = calls.Region(entry.place.name if entry is not None else "")
+        if known is None:
+            return  # the graph is not Dynamo's
         names[twin.BEFORE], names[twin.AFTER] = self._calls.before, self._calls.after
-        for function in wrapper_source.read(text, line_map):
-            made_of = sources.Sources(function, self._graphs[key], self._saved.get(key, []) if is_backward else None)
-            if not is_backward:
-                self._saved[key] = made_of.returned
-            observed = {id(call.statement): self._calls.add(call, made_of, self._graphs[key], is_backward, self._wanted == _ALL)
-                        for call in function.calls if self._wanted == _ALL or call.kind == wrapper_source.EXTERN}
+        functions = wrapper_source.read(text, line_map)
+        # Parts that CUDA graphs are made of are functions of their own.
+        first = "partition_0" if any(one.node.name == "partition_0" for one in functions) else "call"
+        for function in functions:
             target = _function(names, function.node.name)
-            if target is not None:
+            if target is None:
+                continue
+            made_of = sources.Sources(function, known, saved)
+            if function.node.name == "call" and not is_backward and key[0] is not None and len(self._known) < _MAX_REGIONS:
+                self._known[key] = known, region, made_of.returned
+            calls_of = [call for call in function.calls if self._wanted == _ALL or call.kind == wrapper_source.EXTERN]
+            is_first = function.node.name == first
+            observed = {}
+            for call in calls_of:
+                observed[id(call.statement)] = self._calls.add(region, call, made_of, known, is_backward, is_first, self._wanted == _ALL)
+                is_first = False
+            if len(self._twins) < _MAX_REGIONS:
                 self._twins.append(twin.Twin(target, function.node, observed))
                 self._twins[-1].switch(self._observed)
 

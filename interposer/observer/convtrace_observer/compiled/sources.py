@@ -49,6 +49,9 @@ class Sources:
         return {name: position for name, position in positions.items() if position is not None}
 
     def _alias(self, target, source):
+        if source is None:
+            self._written.add(self._memory.setdefault(target, target))
+            source = target
         self._memory[target] = self._memory.setdefault(source, source)
         for known in (self._positions, self.numbers):
             known.pop(target, None)

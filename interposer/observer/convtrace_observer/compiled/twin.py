@@ -3,6 +3,7 @@ behind each kernel. A function gets the code of its twin in steps whose values a
 others; the function object, its globals and the compiled kernels stay what they are.
 """
 import ast
+import weakref
 
 BEFORE, AFTER = "_convtrace_before", "_convtrace_after"
 
@@ -17,14 +18,18 @@ class Twin:
         @param observed  by id() of a call's statement: number that the observer is given, what the call takes, what it
             writes, as (name, expression)
         """
-        self._function, self._plain = function, function.__code__
+        self._function, self._plain = weakref.ref(function), function.__code__
         _insert(node, observed)
         module = ast.fix_missing_locations(ast.Module([node], []))
         code = compile(module, self._plain.co_filename, "exec", dont_inherit=True)
         self._observed = next(one for one in code.co_consts if hasattr(one, "co_code"))
 
     def switch(self, observed):
-        self._function.__code__ = self._observed if observed else self._plain
+        """@return whether the function still lives."""
+        function = self._function()
+        if function is not None:
+            function.__code__ = self._observed if observed else self._plain
+        return function is not None
 
 
 def _insert(node, wanted):

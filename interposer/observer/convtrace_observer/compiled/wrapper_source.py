@@ -7,10 +7,11 @@ as well: a region has the same calls from a cold and from a warm cache. Nothing 
 import ast
 import bisect
 import re
+import warnings
 
 KERNEL, EXTERN = "kernel", "extern"
 
-_HEADER = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
+_HEADER = re.compile(r"# AOT ID: \['(\d+)_(\w+)'\]")
 _COMMENT = re.compile(r"# (?:Topologically Sorted|Unsorted) Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
 _NUMBER = re.compile(r"_\d+$")
 _CPP_PARAMETERS = re.compile(r'extern "C"[^(]*\((.*?)\)', re.S)
@@ -36,7 +37,8 @@ class Call:
 
 class Function:
     """A function of the file that runs kernels. `aliases`: (position in `calls`, target, source) of the names that are
-    given to the memory of others, in the order of execution; `arguments` and `returned`: names, "" for what has none."""
+    given to the memory of others (None: to what a call that is not observed has written), in the order of execution.
+    `arguments` and `returned`: names, "" for what has none."""
 
     __slots__ = ("node", "calls", "aliases", "arguments", "returned")
 
@@ -46,23 +48,26 @@ class Function:
 
 
 def region_kind(text):
-    """@return "forward", "backward" or "inference"; None if the text is no region's."""
+    """@return the number of the graph in its compilation, and "forward", "backward" or "inference"; None if the text is no
+    region's."""
     found = _HEADER.match(text)
-    return found[1] if found else None
+    return found.groups() if found else None
 
 
 def read(text, line_map):
     """@param line_map  (first line, stack trace) pairs in order of lines, as Inductor gives them to its loader
-    @return the Functions of a region's file.
+    @return the Functions of a region's file that call kernels, and the one that runs the region, `call`.
     """
-    tree = ast.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in the texts of kernels
+        tree = ast.parse(text)
     reader = _Reader(text, tree, line_map)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     functions += [node for owner in tree.body if isinstance(owner, ast.ClassDef)
                   for node in owner.body if isinstance(node, ast.FunctionDef)]
     found = [reader.function(node) for node in functions
              if node.name not in ("get_args", "benchmark_compiled_module")]
-    return [function for function in found if function.calls]
+    return [function for function in found if function.calls or function.node.name == "call"]
 
 
 class _Reader:
@@ -97,6 +102,8 @@ class _Reader:
             function.arguments = [_base(one) for one in getattr(target, "elts", [target])]
         elif isinstance(target, ast.Name) and _base(value):
             function.aliases.append((len(function.calls), target.id, _base(value)))
+        elif isinstance(target, ast.Name) and isinstance(value, ast.Call) and not _allocates(value):
+            function.aliases.append((len(function.calls), target.id, None))
 
     def _call(self, statement):
         value = getattr(statement, "value", None)
@@ -107,7 +114,7 @@ class _Reader:
         if kernel is not None:
             named = list(zip(kernel.parameters, value.args))
             inputs = [one for one in named if not _is_output_only(one[0])]
-            outputs = [one for one in named if one[0] in kernel.written]
+            outputs = [one for one in named if one[0] in kernel.written and _base(one[1])]
             return Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
         op = _aten_name(parts)
         if op is None:
@@ -115,9 +122,11 @@ class _Reader:
         inputs = [(str(index), one) for index, one in enumerate(value.args) if not isinstance(one, ast.Constant)]
         written = [one.value for one in value.keywords if one.arg == "out"]
         if not written and isinstance(statement, ast.Assign):
-            written = statement.targets
+            written = [one for one in statement.targets if isinstance(one, ast.Name)]
         elif not written and op.endswith("_"):
             written = value.args[:1]
+        if not all(_base(one) for one in written):
+            return None
         outputs = [(str(index), _loaded(one)) for index, one in enumerate(written)]
         return Call(EXTERN, ".".join(parts), op, inputs, outputs, statement) if outputs else None
 
@@ -164,13 +173,16 @@ def _cpp_kernel(text):
 
 
 def _triton_kernel(name, text):
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            names = [one.arg for one in node.args.args]
-            found = _MUTATED.search(text)
-            written = set(re.findall(r"'(\w+)'", found[1])) if found else set()
-            return _Kernel(names, written | {one for one in names if _is_output_only(one)})
-    return _Kernel([], set())
+    found = re.search(r"def %s\((.*?)\):" % re.escape(name), text, re.S)
+    names = [one.split(":")[0].strip() for one in found[1].split(",")] if found else []
+    mutated = _MUTATED.search(text)
+    written = set(re.findall(r"'(\w+)'", mutated[1])) if mutated else set()
+    return _Kernel(names, written | {one for one in names if _is_output_only(one)})
+
+
+def _allocates(call):
+    """Whether a call gives memory that nothing was written to."""
+    return "".join(_dotted(call.func)[-1:]).lstrip("_").startswith(("empty", "alloc"))
 
 
 def _is_output_only(name):
@@ -218,4 +230,5 @@ def variable(node):
 
 
 def _loaded(node):
+    """The target of an assignment as an operand."""
     return ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node
