@@ -110,7 +110,7 @@ void packed(Is<UpdateCount> auto& x, auto& visit) {
   auto& [wrong, all] = x;
   visit(wrong, all);
 }
-void packed(Is<RootReport::Holder> auto& x, auto& visit) {
+void packed(Is<Holder> auto& x, auto& visit) {
   auto& [in_cand, rank] = x;
   visit(in_cand, rank);
 }

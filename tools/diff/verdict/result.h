@@ -131,6 +131,12 @@ struct UpdateCount {
   uint64_t wrong = 0, all = 0;
 };
 
+/// The rank of a run that alone holds what makes a difference.
+struct Holder {
+  bool in_cand = false;
+  uint32_t rank = 0;
+};
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -151,12 +157,7 @@ struct RootReport {
   std::optional<RecordReport> came_in, agreed_before;
   /// If the root is an update: how many are wrong like it, which is the first of them.
   UpdateCount updates;
-  /// The rank of a run that alone holds what makes the difference, if the values show it.
-  struct Holder {
-    bool in_cand = false;
-    uint32_t rank = 0;
-  };
-  std::optional<Holder> holder;
+  std::optional<Holder> holder;  ///< if the values show it
   /// In the optimizer: only parameters of one dimension differ.
   bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.

@@ -67,7 +67,7 @@ bool differs_in_vectors_only(const StepPair& pair) {
 }
 
 /// None where a rank of each run stands out: nothing says which.
-std::optional<RootReport::Holder> holder_of(const StepPair& pair, uint32_t match) {
+std::optional<Holder> holder_of(const StepPair& pair, uint32_t match) {
   const Comparison& comparison = pair.comparisons[match];
   const bool has_size = !std::isnan(comparison.tolerance);
   const double limit =
@@ -77,8 +77,7 @@ std::optional<RootReport::Holder> holder_of(const StepPair& pair, uint32_t match
   };
   const OddRank &base = pair.base_of(match).odd, &cand = pair.cand_of(match).odd;
   if (stands_out(base) == stands_out(cand)) return std::nullopt;
-  return stands_out(cand) ? RootReport::Holder{true, cand.rank}
-                          : RootReport::Holder{false, base.rank};
+  return stands_out(cand) ? Holder{true, cand.rank} : Holder{false, base.rank};
 }
 
 UpdateCount count_updates(const StepPair& pair) {
