@@ -120,6 +120,7 @@ class FaultTest(RegionTest):
             self.assertIn(root["scope"], modules, (said, text))
         else:
             self.assertEqual([root["kernel"], root["slot"]], [said[0], "output:" + said[1]], text)
+            self.assertEqual(root["generated"]["kernel"], said[0])
             self.assertIn(said[0], text)
 
 

@@ -138,6 +138,12 @@ class Modules(unittest.TestCase):
             near = [known.argument(number)]
             self.assertEqual(known.find("cpp_fused_act", (), node.meta["stack_trace"], near, False).name, node.name)
 
+    def test_lines_of_an_older_version_of_the_program(self):
+        x = Node("l_x_", "", op="placeholder")
+        known = graph_of(x, Node("gelu", "mlp", [x], line=9))
+        self.assertEqual(known.find("cpp_fused_gelu_0", (), 'File "model.py", line 7, in forward', [], False).name, "gelu")
+        self.assertIsNone(known.find("cpp_fused_gelu_0", (), 'File "other.py", line 9, in forward', [], False))
+
     def test_a_name_that_calls_share_is_no_node_of_another_line(self):
         x = Node("l_x_", "", op="placeholder")
         first, second = Node("linear", "a", [x]), Node("linear_1", "a", [x], line=4)

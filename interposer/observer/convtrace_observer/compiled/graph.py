@@ -7,6 +7,7 @@ itself is kept.
 import re
 
 _LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
+_LINE = re.compile(r", line \d+")
 _VISIT = re.compile(r"@(\d+)$")
 # Nodes that Inductor makes calls of operations of, not kernels of its own.
 _CALLED = frozenset(("addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"))
@@ -39,7 +40,8 @@ class Graph:
                 node.arguments = {numbers[one] for one in fx.all_input_nodes if one in numbers}
                 for number, _, visit in node.modules:
                     self.visits[number] = max(self.visits.get(number, 1), visit + 1)
-                self._by_trace.setdefault(node.trace, []).append(node)
+                for trace in node.trace, _LINE.sub("", node.trace):
+                    self._by_trace.setdefault(trace, []).append(node)
                 if before is not None:
                     before.ends = _left(before.modules, node.modules)
                 before = node
@@ -59,7 +61,9 @@ class Graph:
         @return the last Node that a call was made of, or None.
         """
         known = [self.nodes[name] for name in names if name in self.nodes]
-        same = self._by_trace.get(_plain(trace), ()) if trace else ()
+        trace = _plain(trace)
+        # What comes from Inductor's cache has the lines of when it was compiled.
+        same = self._by_trace.get(trace) or self._by_trace.get(_LINE.sub("", trace), ()) if trace else ()
         here = [node for node in known if node in same] or () if same else known
         if here or not same:  # weights that two calls of a module share have the name of the first
             return here[-1] if here else None
