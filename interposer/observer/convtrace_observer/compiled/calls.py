@@ -172,10 +172,9 @@ class Calls:
 
 def _moved(name, home, here):
     """A module's name where the region that it was named in runs in another module."""
-    inner = name[len(home) + 1:] if home and name.startswith(home + ".") else name if not home else None
-    if inner is None:
-        return here if name == home else name
-    return ".".join(part for part in (here, inner) if part)
+    if name != home and not name.startswith(home + "." if home else ""):
+        return name
+    return (here + "." + name[len(home):].lstrip(".")).strip(".")
 
 
 def _computes(call, node, made_of):

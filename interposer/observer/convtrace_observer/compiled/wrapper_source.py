@@ -17,9 +17,6 @@ _NUMBER = re.compile(r"_\d+$")
 _CPP_PARAMETERS = re.compile(r'extern "C"[^(]*\((.*?)\)', re.S)
 _MUTATED = re.compile(r"'mutated_arg_names': \[(.*?)\]")
 _ASYNC = "async_compile"
-# Operations that only describe memory, or that other parts of the observer record.
-_NOT_RECORDED = ("inductor", "_c10d_functional", "c10d")
-_WRAPPERS_OF_NAMES = {"extern_kernels": "aten", "aten": "aten"}
 
 
 class Call:
@@ -92,16 +89,16 @@ class _Reader:
                 self._assignment(function, statement)
             elif isinstance(statement, ast.Return):
                 values = statement.value.elts if isinstance(statement.value, ast.Tuple) else []
-                function.returned = [_base(value) for value in values]
+                function.returned = [variable(value) for value in values]
             for name in ("body", "orelse"):
                 self._block(function, getattr(statement, name, ()))
 
     def _assignment(self, function, statement):
         target, value = statement.targets[0], statement.value
         if isinstance(value, ast.Name) and value.id == "args":
-            function.arguments = [_base(one) for one in getattr(target, "elts", [target])]
-        elif isinstance(target, ast.Name) and _base(value):
-            function.aliases.append((len(function.calls), target.id, _base(value)))
+            function.arguments = [variable(one) for one in getattr(target, "elts", [target])]
+        elif isinstance(target, ast.Name) and variable(value):
+            function.aliases.append((len(function.calls), target.id, variable(value)))
         elif isinstance(target, ast.Name) and isinstance(value, ast.Call) and not _allocates(value):
             function.aliases.append((len(function.calls), target.id, None))
 
@@ -114,7 +111,7 @@ class _Reader:
         if kernel is not None:
             named = list(zip(kernel.parameters, value.args))
             inputs = [one for one in named if not _is_output_only(one[0])]
-            outputs = [one for one in named if one[0] in kernel.written and _base(one[1])]
+            outputs = [one for one in named if one[0] in kernel.written and variable(one[1])]
             return Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
         op = _aten_name(parts)
         if op is None:
@@ -125,7 +122,7 @@ class _Reader:
             written = [one for one in statement.targets if isinstance(one, ast.Name)]
         elif not written and op.endswith("_"):
             written = value.args[:1]
-        if not all(_base(one) for one in written):
+        if not all(variable(one) for one in written):
             return None
         outputs = [(str(index), _loaded(one)) for index, one in enumerate(written)]
         return Call(EXTERN, ".".join(parts), op, inputs, outputs, statement) if outputs else None
@@ -190,16 +187,13 @@ def _is_output_only(name):
 
 
 def _aten_name(parts):
-    """@return "namespace::name" of an operation that the file calls, or None."""
-    if len(parts) > 2 and parts[:2] == ("torch", "ops"):
-        space, name = parts[2], parts[3:]
-    elif len(parts) > 1 and parts[0] in _WRAPPERS_OF_NAMES:
-        space, name = _WRAPPERS_OF_NAMES[parts[0]], parts[1:]
-    else:
+    """@return "aten::name" of an operation of PyTorch's own that the file calls, else None: other parts of the observer
+    record custom ops and collectives."""
+    if parts[:3] == ("torch", "ops", "aten"):
+        parts = parts[2:]
+    if len(parts) < 2 or parts[0] not in ("aten", "extern_kernels"):
         return None
-    if not name or space != "aten":
-        return None
-    return "%s::%s" % (space, name[0] if len(name) == 1 or name[1] == "default" else ".".join(name))
+    return "aten::" + ".".join(parts[1:2] if parts[2:] == ("default",) else parts[1:])
 
 
 def _dotted(node):
@@ -211,7 +205,7 @@ def _dotted(node):
     return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else ()
 
 
-def _base(node):
+def variable(node):
     """Name of the variable in whose memory an expression lies, or "": of itself, of a view, of an element."""
     while True:
         if isinstance(node, ast.Name):
@@ -224,11 +218,6 @@ def _base(node):
             return ""
 
 
-def variable(node):
-    """As _base: the variable behind an operand."""
-    return _base(node)
-
-
 def _loaded(node):
-    """The target of an assignment as an operand."""
+    """An operand to read, also of a variable that a statement assigns."""
     return ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node
