@@ -141,6 +141,8 @@ class Frameworks(CollectivesTest):
             "shape=(8, 4), mesh=(%s=2), at=(%d,), placements=(Shard(dim=0),), local=(4, 4), offset=(%d, 0)" % (mesh, rank, 4 * rank)
             for rank, mesh in enumerate(["0"] * 2)])
 
+
+class MoreFrameworks(CollectivesTest):
     def test_tensor_parallel(self):
         for size in (2, 4):
             with self.subTest(ranks=size):

@@ -79,11 +79,11 @@ class Models(RegionTest):
     def test_a_transformer(self):
         self.check_model("gpt", *2 * [["h.0.qkv", "h.0.mlp.up", "h.1.mlp.down"]])
 
+
+class MoreModels(RegionTest):
     def test_views_and_a_layer_that_is_called_twice(self):
         self.check_model("views", ["a", "b"], ["b"])
 
-
-class MoreModels(RegionTest):
     def test_two_regions(self):
         self.check_model("breaks", ["a", "b"], ["b"])
 

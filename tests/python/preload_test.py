@@ -249,7 +249,7 @@ class OtherPrograms(ProgramTest):
         self.assertEqual([r for r in values if not (r["value"] and r["scope"] is not None)], [])
 
 
-class Sharded(ProgramTest):
+class ShardedTest(ProgramTest):
     """However a model is spread over processes: its modules have the names that it has on one."""
 
     SCOPES = {"", "0", "0.0", "0.1", "0.2", "1", "1.0", "1.1", "1.2", "2"}
@@ -267,12 +267,16 @@ class Sharded(ProgramTest):
                 if weights:
                     self.assertEqual(places["param"], {"0.0", "0.2", "1.0", "1.2", "2"})
 
+
+class Sharded(ShardedTest):
     def test_fully_shard(self):
         self.check_ranks("fully_shard")
 
     def test_fsdp(self):
         self.check_ranks("fsdp")
 
+
+class MoreSharded(ShardedTest):
     def test_fsdp_with_flat_parameters(self):
         self.check_ranks("fsdp-flat", weights=False)
 

@@ -56,7 +56,7 @@ class LoopTest(ProgramTest):
         self.assertEqual(counts["identical"], of_training[0] + min(evaluated))
 
 
-class Evaluation(LoopTest):
+class EvaluationTest(LoopTest):
     def check_loop(self, loop, steps=UPDATES, passes=(2,)):
         base = self.trace("0", loop, 0)
         printed = self.printed
@@ -65,9 +65,11 @@ class Evaluation(LoopTest):
             self.check_same_training(base, self.trace(str(number), loop, number, same_bits=False))
             self.assertEqual(self.printed, printed)
 
+
+class Evaluation(EvaluationTest):
     def test_passes_between_updates_change_nothing_of_training(self):
-        self.check_loop("plain", passes=(2, 3, 5))
-        self.check_same_training(*(os.path.join(self.folder, n + ".ctrace") for n in "53"))
+        self.check_loop("plain", passes=(2, 5))
+        self.check_same_training(*(os.path.join(self.folder, n + ".ctrace") for n in "52"))
 
     def test_passes_that_draw_random_numbers_change_training(self):
         base, cand = self.trace("0", "drawing", 0), self.trace("2", "drawing", 2)
@@ -75,14 +77,8 @@ class Evaluation(LoopTest):
         self.assertEqual((report["root"]["step"], report["root"]["phase"]), (0, "forward"))
         self.assertEqual([(f["kind"], f["name"], f["step"]) for f in report["facts"]], [("generator", "torch", 0)])
 
-    def test_sanity_passes_of_lightning(self):
-        self.check_loop("lightning")
-
     def test_gradient_accumulation(self):
         self.check_loop("accumulation")
-
-    def test_a_target_network(self):
-        self.check_loop("dqn")
 
     def test_each_update_of_a_gan_is_a_step(self):
         self.check_loop("gan", passes=(1,))
@@ -101,6 +97,14 @@ class Evaluation(LoopTest):
         report = self.compare(base, cand)
         self.assertEqual(report["step_offset"]["steps"], 3)
         self.assertEqual((report["verdict"], report["steps"]), ("same", UPDATES))
+
+
+class MoreLoops(EvaluationTest):
+    def test_sanity_passes_of_lightning(self):
+        self.check_loop("lightning")
+
+    def test_a_target_network(self):
+        self.check_loop("dqn")
 
 
 class Resumed(LoopTest):

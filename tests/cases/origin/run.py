@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Judges convtrace origin by programs of several ranks of which the truth is known: each faulty and corrected.
 
-usage: run.py [--runs FOLDER] [--match EXPRESSION]
+usage: run.py [--runs FOLDER] [--match EXPRESSION] [--full]
+Without --full it runs SAMPLE, cases of each kind of fault.
 Prints a table in Markdown; exit code 1 where a fault is not named first, or something is found in a corrected program.
 Needs PyTorch with gloo, and CONVTRACE_BUILD, the build folder (by default build/release).
 """
@@ -22,6 +23,8 @@ from programs import CASES
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build" / "release")).resolve()
+
+SAMPLE = ("router-gradient", "forgotten-division", "skipped-metric", "nan-of-one-rank")
 
 
 def work(rank, name, faulty, store):
@@ -70,6 +73,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=pathlib.Path, default=BUILD / "tests" / "cases" / "origin", help="folder of the traces")
     parser.add_argument("--match", default="", help="only cases whose name an expression finds")
+    parser.add_argument("--full", action="store_true", help="all cases")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -80,7 +84,7 @@ def main():
     print("| case | known from | found | corrected | verdict |\n|---|---|---|---|---|")
     good = True
     for name, case in CASES.items():
-        if not re.search(options.match, name):
+        if not re.search(options.match, name) or not (options.full or name in SAMPLE):
             continue
         found = []
         for form in ("faulty", "right"):
