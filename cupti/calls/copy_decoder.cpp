@@ -2,8 +2,6 @@
 
 #include <cupti.h>
 
-#include <bit>
-
 namespace convtrace::cupti {
 namespace {
 
@@ -11,8 +9,6 @@ using format::MemorySource;
 using Kind = MemoryChange::Kind;
 
 constexpr MemoryChange kNothing{Kind::kNothing};
-
-uint64_t address_of(const void* pointer) { return std::bit_cast<uintptr_t>(pointer); }
 
 MemoryChange copy(uint64_t destination, uint64_t source, uint64_t bytes,
                   CUstream stream = nullptr) {

@@ -2,15 +2,11 @@
 
 #include <cupti.h>
 
-#include <bit>
-
 namespace convtrace::cupti {
 namespace {
 
 using format::MemorySource;
 using Kind = MemoryChange::Kind;
-
-uint64_t address_of(const void* pointer) { return std::bit_cast<uintptr_t>(pointer); }
 
 MemoryChange alloc(MemorySource memory, uint64_t address, uint64_t bytes,
                    CUstream stream = nullptr) {

@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -43,6 +44,9 @@ struct MemoryChange {
   /// If an end of the copy is host memory, the call waits for all earlier work of the stream.
   bool may_wait = false;
 };
+
+/// @return a pointer that a call was given, as a number.
+inline uint64_t address_of(const void* pointer) { return std::bit_cast<uintptr_t>(pointer); }
 
 /// X(function): each decoder takes a pointer to the `<function>_params` struct. Decoders of kind
 /// kAlloc read what the call returned, so they run after a call that succeeded.

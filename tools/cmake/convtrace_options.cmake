@@ -16,6 +16,7 @@ endif()
 
 option(CONVTRACE_BUILD_TESTS "Build the tests" ON)
 option(CONVTRACE_WERROR "Treat warnings as errors" OFF)
+option(CONVTRACE_JOIN_ROOMS "Compile the sources of a room (a subfolder) as one, which takes half the time" OFF)
 set(CONVTRACE_SANITIZE "" CACHE STRING "Sanitizers for everything but the preload library: address,undefined or thread")
 
 # CUDA parts: what tools/setup linked into .venv/cuda, else CUDA_HOME, else /usr/local/cuda.
@@ -57,6 +58,23 @@ function(convtrace_library target)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+  if(CONVTRACE_JOIN_ROOMS)
+    convtrace_join_rooms(${target})
+  endif()
+endfunction()
+
+# Names in unnamed namespaces are then one room's. Sources beside CMakeLists.txt stay alone, and so do those with options of their own.
+function(convtrace_join_rooms target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # It means types of the unnamed namespace of a header, which no source of a room is.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_source_file_property(group ${source} UNITY_GROUP)
+    if(source MATCHES "([a-z_]+)/[a-z0-9_]+\\.cpp$" AND NOT group)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
 endfunction()
 
 # A C++ library of their own, hidden where the linker can (zig's cannot). Sanitizers replace parts of it, so they need the shared one.

@@ -5,8 +5,6 @@
 namespace convtrace::format {
 namespace {
 
-constexpr uint64_t pair(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
-
 uint64_t shape_of(const Operand& o) {
   return o.param | uint64_t{o.word} << 16 | static_cast<uint64_t>(o.confidence) << 32;
 }

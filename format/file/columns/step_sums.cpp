@@ -14,8 +14,6 @@ uint64_t mix(const std::array<uint64_t, N>& words) {
   return checksum64(std::as_bytes(std::span(words)));
 }
 
-constexpr uint64_t pair(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
-
 // The first word of a key.
 constexpr uint64_t kLaunchKey = 0, kValueKey = 1, kFactKey = 2;
 

@@ -12,6 +12,9 @@
 
 namespace convtrace::format {
 
+/// @return the word that holds two halves.
+constexpr uint64_t pair(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+
 /// @return the word for a number, an enumerator, an id, or the length of a span.
 template <typename T>
 constexpr uint64_t word_of(const T& value) {

@@ -14,9 +14,9 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 3;
-
 class AccumulationScale : public Check {
+  static constexpr unsigned kLeastSteps = 3;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     if (told_ || step.losses.size() < 2 || !step.trains) return;

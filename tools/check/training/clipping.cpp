@@ -14,9 +14,9 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 8;
-
 class Clipping : public Check {
+  static constexpr unsigned kLeastSteps = 8;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     bool clips = false, acts = false;

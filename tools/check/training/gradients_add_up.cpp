@@ -16,7 +16,6 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 3;
 constexpr double kSame = 1e-3;
 
 bool adds_a_bias(std::string_view kind) {
@@ -25,6 +24,8 @@ bool adds_a_bias(std::string_view kind) {
 }
 
 class GradientsAddUp : public Check {
+  static constexpr unsigned kLeastSteps = 3;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;

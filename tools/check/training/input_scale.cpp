@@ -17,11 +17,12 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 5, kLeastOthers = 2;
-constexpr uint64_t kLeastElements = 16;
 constexpr double kSteady = 4, kOther = 20;
 
 class InputScale : public Check {
+  static constexpr unsigned kLeastSteps = 5, kLeastOthers = 2;
+  static constexpr uint64_t kLeastElements = 16;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     if (!step.trains) return;

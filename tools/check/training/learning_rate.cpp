@@ -19,10 +19,11 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 3;
 constexpr double kJump = 5, kBack = 10, kNear = 0.1;
 
 class LearningRate : public Check {
+  static constexpr unsigned kLeastSteps = 3;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     if (!step.trains) return;

@@ -26,9 +26,9 @@ namespace {
 
 using format::Phase;
 
-constexpr unsigned kLeastSteps = 3;
-
 class Mode : public Check {
+  static constexpr unsigned kLeastSteps = 3;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     for (const FactSeen& fact : step.facts) {

@@ -29,7 +29,6 @@
 namespace convtrace::check {
 namespace {
 
-constexpr uint32_t kLeastSteps = 2;
 constexpr size_t kNamesTold = 3;
 /// Gradients that are smaller than this share of the run's largest are rounding.
 constexpr double kTinyShare = 1e-6;
@@ -37,6 +36,8 @@ constexpr double kTinyShare = 1e-6;
 constexpr double kUnitOfF32 = 0x1p-24;
 
 class GradientFlow : public Check {
+  static constexpr uint32_t kLeastSteps = 2;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     ledger_.see(step, around);

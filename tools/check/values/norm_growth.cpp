@@ -16,10 +16,11 @@
 namespace convtrace::check {
 namespace {
 
-constexpr unsigned kLeastSteps = 8;
 constexpr double kLeastGrowth = 30, kLeastFactor = 1.25, kSteady = 1.6, kRisen = 2;
 
 class NormGrowth : public Check {
+  static constexpr unsigned kLeastSteps = 8;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     if (!step.trains || done_) return;

@@ -15,7 +15,6 @@
 namespace convtrace::check {
 namespace {
 
-constexpr uint64_t kLeastElements = 64;
 constexpr double kManySaturated = 0.01, kGrown = 10;
 constexpr double kManySubnormal = 0.25;
 
@@ -25,6 +24,8 @@ bool is_short(format::DType dtype) {
 }
 
 class RangeOfType : public Check {
+  static constexpr uint64_t kLeastElements = 64;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;

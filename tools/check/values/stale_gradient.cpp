@@ -19,11 +19,12 @@
 namespace convtrace::check {
 namespace {
 
-/// Fewer elements may come out alike by chance.
-constexpr uint64_t kLeastElements = 4;
 constexpr size_t kLeastSamples = 3;
 
 class StaleGradient : public Check {
+  /// Fewer may come out alike by chance.
+  static constexpr uint64_t kLeastElements = 4;
+
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     for (const auto& [parameter, seen] : step.parameters) {

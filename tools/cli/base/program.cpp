@@ -18,23 +18,23 @@ namespace {
 
 #if defined(__aarch64__)
 constexpr uint16_t kMachine = EM_AARCH64;
-constexpr char kOtherMachine[] = "is no aarch64 program";
+constexpr char kWrongMachine[] = "is no aarch64 program";
 #else
 constexpr uint16_t kMachine = EM_X86_64;
-constexpr char kOtherMachine[] = "is no x86-64 program";
+constexpr char kWrongMachine[] = "is no x86-64 program";
 #endif
 
-enum class Kind { kScript, kDynamic, kStatic, kMusl, kOtherMachine };
+enum class ProgramKind { kScript, kDynamic, kStatic, kMusl, kOtherMachine };
 
 /// Reads up to the name of the loader. A file that cannot be read counts as a script.
-Kind kind_of(const fs::path& path) {
+ProgramKind kind_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
   if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    return Kind::kScript;
+    return ProgramKind::kScript;
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine)
-    return Kind::kOtherMachine;
+    return ProgramKind::kOtherMachine;
   bool dynamic = false;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr part{};
@@ -45,10 +45,10 @@ Kind kind_of(const fs::path& path) {
     char loader[256] = {};
     file.seekg(static_cast<std::streamoff>(part.p_offset));
     file.read(loader, sizeof loader - 1);
-    if (std::strstr(loader, "musl") != nullptr) return Kind::kMusl;
+    if (std::strstr(loader, "musl") != nullptr) return ProgramKind::kMusl;
     break;
   }
-  return dynamic ? Kind::kDynamic : Kind::kStatic;
+  return dynamic ? ProgramKind::kDynamic : ProgramKind::kStatic;
 }
 
 bool is_named(const std::string& word, std::string_view name) {
@@ -107,14 +107,14 @@ std::string preload_obstacle(const fs::path& program) {
   if (stat(program.c_str(), &about) == 0 && (about.st_mode & (S_ISUID | S_ISGID)) != 0)
     return "is setuid: the loader takes no preload library";
   switch (kind_of(program)) {
-    case Kind::kStatic:
+    case ProgramKind::kStatic:
       return "is linked statically: it has no loader that could preload";
-    case Kind::kMusl:
+    case ProgramKind::kMusl:
       return "is a musl program; the library is for glibc";
-    case Kind::kOtherMachine:
-      return kOtherMachine;
-    case Kind::kScript:
-    case Kind::kDynamic:
+    case ProgramKind::kOtherMachine:
+      return kWrongMachine;
+    case ProgramKind::kScript:
+    case ProgramKind::kDynamic:
       break;
   }
   return "";

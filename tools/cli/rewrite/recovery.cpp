@@ -17,7 +17,7 @@ using format::EventHeader;
 constexpr const char* kRecoveredFrom = "recovered.from";
 
 /// META of the new trace: the same run, another file.
-format::TraceMeta meta_of(const format::TraceMeta& original) {
+format::TraceMeta recovered_meta(const format::TraceMeta& original) {
   format::TraceMeta meta = original;
   std::erase_if(meta.facts, [](const auto& fact) { return fact.first == kRecoveredFrom; });
   meta.facts.emplace_back(kRecoveredFrom, uuid_text(original.uuid));
@@ -136,8 +136,8 @@ Recovered Recovery::result() const {
 
 Result<Recovered> recover(reader::TraceContainer& trace, std::unique_ptr<format::Sink> sink,
                           unsigned threads) {
-  auto writer =
-      format::TraceWriter::create(std::move(sink), meta_of(trace.meta()), trace.definitions());
+  auto writer = format::TraceWriter::create(std::move(sink), recovered_meta(trace.meta()),
+                                            trace.definitions());
   if (!writer.ok()) return writer.status();
   Recovery recovery(trace, *writer.value());
   reader::ChunkStream chunks(trace, threads);

@@ -26,7 +26,7 @@ bool is_private(const std::string& name, const std::string& value) {
 }
 
 /// META of the new trace. A trace that was stripped before keeps the name of its original.
-format::TraceMeta meta_of(const format::TraceMeta& original) {
+format::TraceMeta stripped_meta(const format::TraceMeta& original) {
   format::TraceMeta meta = original;
   std::erase_if(meta.facts, [](const auto& fact) { return is_private(fact.first, fact.second); });
   if (std::ranges::none_of(meta.facts,
@@ -109,7 +109,7 @@ Result<Stripped> strip(reader::TraceReader& trace, std::unique_ptr<format::Sink>
                        bool hashes_only) {
   format::Definitions kept;
   CONVTRACE_TRY(define_without_stacks(trace.definitions(), kept));
-  auto made = format::TraceWriter::create(std::move(sink), meta_of(trace.meta()), kept);
+  auto made = format::TraceWriter::create(std::move(sink), stripped_meta(trace.meta()), kept);
   if (!made.ok()) return made.status();
   format::TraceWriter& writer = *made.value();
   Stripper stripper(writer, kept, hashes_only);

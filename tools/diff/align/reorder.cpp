@@ -14,7 +14,7 @@ namespace {
 
 using Records = std::span<const ValueRecord>;
 
-constexpr float kSameValue = 0.95F, kLikeValue = 0.9F;
+constexpr float kMovedValue = 0.95F, kLikeValue = 0.9F;
 /// If many values are similar to many others, similarity does not show who is whose partner.
 constexpr size_t kMostLikeEach = 8;
 /// The largest distance of partners, in units of the roundoff.
@@ -75,7 +75,7 @@ class Group {
         left.push_back(m);
         continue;
       }
-      settle(m, partner->second, kSameValue);
+      settle(m, partner->second, kMovedValue);
       by_value.erase(partner);
     }
     for (const auto& [hash, c] : by_value) cands.push_back(c);

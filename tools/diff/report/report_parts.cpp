@@ -96,7 +96,7 @@ std::string explained_text(const DiffResult& result) {
 }
 
 /// By phase: what a root in that phase means, since everything before it agrees.
-const char* meaning_of(format::Phase phase) {
+const char* meaning_of_root(format::Phase phase) {
   switch (phase) {
     case format::Phase::kData:
       return "the data differ: look at the data loader, its seed and its order";
@@ -238,7 +238,7 @@ std::string phase_text(const DiffResult& result) {
   if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
     return step + "evaluation was given other data: look at what is evaluated";
   }
-  return step + meaning_of(record.phase);
+  return step + meaning_of_root(record.phase);
 }
 
 std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {

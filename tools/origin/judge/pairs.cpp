@@ -7,13 +7,10 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr double kSigmas = 6;        ///< beyond what is usual
-constexpr double kFinest = 0.02;     ///< of a logarithm
-constexpr double kLeast = 1.5;       ///< a factor
 constexpr size_t kLeastMembers = 6;  ///< whose changes tell what all do
 
 /// What is known of a group up to a step.
-struct Past {
+struct PairPast {
   double mean = 0;  ///< of the logarithm of the ratio
   uint32_t steps = 0;
   std::optional<PairFound> found{};
@@ -61,12 +58,12 @@ std::vector<PairFound> Pairs::find() const {
     for (size_t i = 0; i < steps.size(); ++i) order.push_back({steps[i].step, group, i});
   std::ranges::sort(order, {}, [](const Entry& e) { return std::pair(e.step, e.group); });
   const std::map<uint32_t, double> common = common_changes(groups_);
-  std::map<uint32_t, Past> pasts;
+  std::map<uint32_t, PairPast> pasts;
   double squares = 0, count = 0;
   std::vector<PairFound> all;
   for (const auto& [number, group, at] : order) {
     const PairStep& step = groups_.at(group)[at];
-    Past& past = pasts[group];
+    PairPast& past = pasts[group];
     const double off = ratio_of(step) - past.mean;
     if (past.steps != 0 && count > 0) {
       const double usual = std::max(kFinest, std::sqrt(squares / count) * (1 + 2 / count));

@@ -17,6 +17,11 @@
 
 namespace convtrace::origin {
 
+// What stands out, in groups of two and in larger ones.
+inline constexpr double kSigmas = 6;     ///< beyond what is usual
+inline constexpr double kFinest = 0.02;  ///< of a logarithm
+inline constexpr double kLeast = 1.5;    ///< a factor
+
 /// What both members of a group sent in a step.
 struct PairStep {
   uint32_t step = 0;

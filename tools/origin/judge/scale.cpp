@@ -25,9 +25,6 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr double kSigmas = 6;      ///< beyond what is usual
-constexpr double kFinest = 0.02;   ///< of a logarithm
-constexpr double kLeast = 1.5;     ///< a factor
 constexpr double kLeastFirst = 3;  ///< a factor from the first step on
 constexpr size_t kLeastCalls = 2;  ///< that show one factor, in the last step
 constexpr size_t kMostUnusual = 1 << 16;

@@ -9,7 +9,7 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr uint64_t kMostCells = uint64_t{1} << 26;
+constexpr uint64_t kMostCellsOnTrial = uint64_t{1} << 26;
 /// Results of a GPU arrive after the events that follow them.
 constexpr uint32_t kLateSteps = 3;
 
@@ -30,7 +30,7 @@ void Trial::color(uint32_t queue, uint32_t step, CellState state) {
   std::vector<CellState>& cells = cells_[queue];
   const uint64_t place = step - first_step_;
   if (place >= cells.size()) {
-    if (cell_count_ + place - cells.size() > kMostCells) return;
+    if (cell_count_ + place - cells.size() > kMostCellsOnTrial) return;
     cell_count_ += place + 1 - cells.size();
     cells.resize(place + 1, CellState::kUnknown);
   }
