@@ -331,6 +331,15 @@ std::vector<std::pair<std::string, std::string>> Interceptor::facts() const {
   return impl_->facts;
 }
 
+void Interceptor::describe_kernel(uint64_t function, KernelSignature signature) noexcept {
+  try {
+    if (impl_ != nullptr)
+      impl_->state.functions.describe(std::bit_cast<CUfunction>(function),
+                                      std::make_shared<KernelSignature>(std::move(signature)));
+  } catch (const std::exception&) {  // no memory: its parameters have no names
+  }
+}
+
 void Interceptor::rules_changed() noexcept {
   try {
     if (impl_ != nullptr) impl_->state.functions.match_again();

@@ -21,6 +21,7 @@
 
 #include "cupti/abi/hooks_v1.h"
 #include "cupti/gate/options.h"
+#include "cupti/kernels/kernel_signature.h"
 #include "cupti/stats/tile/tensor_view.h"
 #include "cupti/values/request.h"
 
@@ -76,6 +77,10 @@ class Interceptor {
   /// @return whether a read of the tensor on that stream (or on the host, for host memory) is
   /// ordered behind every write that is known.
   [[nodiscard]] bool is_settled(const format::TensorStats& event, uint64_t stream) noexcept;
+
+  /// A compiler has told names and types of the parameters of a kernel, whose CUfunction is
+  /// `function`: see function_table.h.
+  void describe_kernel(uint64_t function, KernelSignature signature) noexcept;
 
   /// Emits at most kMaxCollected finished results, 600 kB, for which the queue behind the sink has
   /// room. Called by the writer thread.

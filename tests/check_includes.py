@@ -50,7 +50,7 @@ ROOMS = {
     "interposer/core/memory": "cupti/memory interposer/core/queue interposer/core/runtime",
     "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "
         "format/values interposer/core/runtime",
-    "interposer/core/observer": "cupti cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "
+    "interposer/core/observer": "cupti cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "
         "interposer/abi interposer/core/control interposer/core/memory interposer/core/runtime interposer/core/values",
     "interposer/core/nccl": "cupti cupti/abi cupti/memory interposer/core/control interposer/core/memory interposer/core/runtime",
     "interposer/core/python": "interposer/abi",

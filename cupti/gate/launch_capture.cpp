@@ -32,9 +32,11 @@ uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, ui
   return address;
 }
 
-std::string slot_of(uint32_t param, uint32_t word) {
-  const std::string slot = "arg:" + std::to_string(param);
-  return word == 0 ? slot : slot + '+' + std::to_string(word);
+/// @return what a compiler told of a parameter, or null.
+const KernelSignature::Param* typed_param(const FunctionInfo& function, uint32_t param) {
+  const KernelSignature* const signature = function.signature.get();
+  return signature != nullptr && param < signature->params.size() ? &signature->params[param]
+                                                                  : nullptr;
 }
 
 void count_loss(const CudaState& state, const Position& position, SampleOutcome why,
@@ -102,7 +104,8 @@ void LaunchCapture::collect(Purpose purpose, const LaunchInfo& launch, const Fun
     add_inputs(*rule, launch, function);
     for (const uint32_t param : rule->outputs) {
       const auto piece = piece_at(read_pointer(launch, function, param));
-      if (piece) add(make_request(*rule, *piece, function, slot_of(param, 0)), first);
+      if (piece)
+        add(make_request(*rule, *piece, function, param, slot_of(function, param, 0)), first);
     }
     if (!rule->outputs_auto || std::exchange(found, true)) continue;
     find_outputs(purpose, *rule, function, operands, first);
@@ -119,6 +122,8 @@ void LaunchCapture::find_outputs(Purpose purpose, const settings::Rule& rule,
   for (const format::Operand& operand : operands) begins.push_back(operand.address);
   std::ranges::sort(begins);
   for (const format::Operand& operand : operands) {
+    const KernelSignature::Param* const typed = typed_param(function, operand.param);
+    if (function.signature != nullptr && (typed == nullptr || !typed->is_pointer)) continue;
     const size_t word = (function.params[operand.param].offset + operand.word) / sizeof(uint64_t);
     const OutputLearner::Evidence known = learner.evidence(word);
     Wish wish = learner.wish(word, probe_all);
@@ -130,8 +135,8 @@ void LaunchCapture::find_outputs(Purpose purpose, const settings::Rule& rule,
     // The value ends where another operand of the same block begins, which is captured by itself.
     const auto next = std::ranges::upper_bound(begins, operand.address);
     if (next != begins.end()) piece->bytes = std::min(piece->bytes, *next - operand.address);
-    DeviceRequest request =
-        make_request(rule, *piece, function, slot_of(operand.param, operand.word));
+    DeviceRequest request = make_request(rule, *piece, function, operand.param,
+                                         slot_of(function, operand.param, operand.word));
     request.event.looks = known.probes;
     request.event.changes = known.changes;
     if (wish == Wish::kProbe)
@@ -155,9 +160,21 @@ std::optional<LaunchCapture::Piece> LaunchCapture::piece_at(uint64_t address) co
   return Piece{address, *range, bytes};
 }
 
+format::StringId LaunchCapture::slot_of(const FunctionInfo& function, uint32_t param,
+                                        uint32_t word) const {
+  const KernelSignature::Param* const typed = typed_param(function, param);
+  if (typed != nullptr && word == 0) return typed->slot;
+  std::string slot = "arg:" + std::to_string(param);
+  if (word != 0) slot += '+' + std::to_string(word);
+  return state_.options.definitions->intern(slot);
+}
+
 DeviceRequest LaunchCapture::make_request(const settings::Rule& rule, const Piece& piece,
-                                          const FunctionInfo& function, const std::string& slot) {
-  const format::DType dtype = rule.dtype.value_or(format::DType::kUnknown);
+                                          const FunctionInfo& function, uint32_t param,
+                                          format::StringId slot) {
+  const KernelSignature::Param* const typed = typed_param(function, param);
+  const format::DType dtype =
+      rule.dtype.value_or(typed != nullptr ? typed->dtype : format::DType::kUnknown);
   const uint64_t element = format::element_bytes(dtype);
   const uint64_t count = piece.bytes / element;
   DeviceRequest request;
@@ -167,7 +184,7 @@ DeviceRequest LaunchCapture::make_request(const settings::Rule& rule, const Piec
   format::TensorStats& event = request.event;
   event.header.step = position_.step;
   event.place = position_.place;
-  event.slot = state_.options.definitions->intern(slot);
+  event.slot = slot;
   event.kernel = function.kernel;
   event.device = {format::Device::Type::kCuda, device_};
   event.dtype = dtype;
@@ -190,7 +207,9 @@ void LaunchCapture::add_inputs(const settings::Rule& rule, const LaunchInfo& lau
       ++unknown_inputs_;
       continue;
     }
-    before_.push_back(make_request(rule, *piece, function, "input:" + std::to_string(param)));
+    before_.push_back(
+        make_request(rule, *piece, function, param,
+                     state_.options.definitions->intern("input:" + std::to_string(param))));
     if (before_.back().event.bytes == 0) before_.pop_back();
   }
 }

@@ -74,8 +74,12 @@ class LaunchCapture {
   void find_outputs(Purpose purpose, const settings::Rule& rule, const FunctionInfo& function,
                     Operands operands, size_t first);
   [[nodiscard]] std::optional<Piece> piece_at(uint64_t address) const;
+  /// @param param  the kernel parameter, whose type counts where the rule names none.
   [[nodiscard]] DeviceRequest make_request(const settings::Rule& rule, const Piece& piece,
-                                           const FunctionInfo& function, const std::string& slot);
+                                           const FunctionInfo& function, uint32_t param,
+                                           format::StringId slot);
+  [[nodiscard]] format::StringId slot_of(const FunctionInfo& function, uint32_t param,
+                                         uint32_t word) const;
   void add(const DeviceRequest& request, size_t first);
   void add_inputs(const settings::Rule& rule, const LaunchInfo& launch,
                   const FunctionInfo& function);

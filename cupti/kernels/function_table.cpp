@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -66,6 +67,18 @@ size_t count_words(const std::vector<ParamLayout>& params) {
   return words;
 }
 
+bool agrees(const KernelSignature& signature, const std::string& kernel,
+            const std::vector<ParamLayout>& params) {
+  const size_t count = signature.params.size();
+  if (signature.kernel != kernel || params.size() < count ||
+      params.size() > count + KernelSignature::kMostAppended)
+    return false;
+  return std::ranges::equal(signature.params, std::span(params).first(count),
+                            [](const KernelSignature::Param& param, const ParamLayout& place) {
+                              return !param.is_pointer || place.bytes == sizeof(uint64_t);
+                            });
+}
+
 }  // namespace
 
 FunctionTable::FunctionTable(const DriverApi& api, format::Definitions& definitions,
@@ -87,7 +100,10 @@ void FunctionTable::apply(const HandleChange& change) {
                 sizeof handle);
     Handle& entry = handles_[handle];
     const bool reused = entry.kind != change.kind || entry.owner != change.owner;
-    if (reused) known = known || std::exchange(entry.info, nullptr) != nullptr;
+    if (reused) {
+      known = known || std::exchange(entry.info, nullptr) != nullptr;
+      entry.signature.reset();
+    }
     entry.kind = change.kind;
     entry.owner = change.owner;
     const auto owner = handles_.find(change.owner);
@@ -105,6 +121,15 @@ void FunctionTable::apply(const HandleChange& change) {
 void FunctionTable::forget_modules() {
   const Lock lock(mutex_);
   std::erase_if(handles_, [](const auto& one) { return one.second.kind != HandleKind::kKernel; });
+  forget_recent();
+}
+
+void FunctionTable::describe(CUfunction function,
+                             std::shared_ptr<const KernelSignature> signature) {
+  const Lock lock(mutex_);
+  Handle& entry = handles_[function];
+  entry.signature = std::move(signature);
+  entry.info = nullptr;
   forget_recent();
 }
 
@@ -150,7 +175,7 @@ const FunctionInfo& FunctionTable::resolve(CUfunction function) {
   Facts facts = ask_driver(function, handle);
   if (before != nullptr && before->kernel == define(facts.name) && before->params == facts.params)
     return *before;
-  FunctionInfo info = make_info(function, std::move(facts));
+  FunctionInfo info = make_info(function, std::move(facts), handle);
   const Lock lock(mutex_);
   Handle& entry = handles_[function];
   if (entry.info == nullptr || entry.info == before)
@@ -181,11 +206,13 @@ FunctionTable::Facts FunctionTable::ask_driver(CUfunction function, const Handle
   return facts;
 }
 
-FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts) {
+FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts, const Handle& handle) {
   FunctionInfo info;
   info.handle = function;
   info.params = std::move(facts.params);
   info.kernel = define(facts.name);
+  if (handle.signature != nullptr && agrees(*handle.signature, facts.name, info.params))
+    info.signature = handle.signature;
   match(facts.name, info);
   return info;
 }
@@ -195,8 +222,11 @@ void FunctionTable::match(const std::string& name, FunctionInfo& info) {
   const std::string names[] = {demangled, name, kernel_family(demangled)};
   info.rules = rules_.of_kernel(names);
   const bool wanted = wants_ == nullptr || wants_(info.kernel);
-  std::erase_if(info.rules,
-                [&](const settings::Rule* rule) { return rule->all_kernels && !wanted; });
+  std::erase_if(info.rules, [&](const settings::Rule* rule) {
+    using enum settings::Rule::AllKernels;
+    return (rule->all_kernels != kNo && !wanted) ||
+           (rule->all_kernels == kTyped && info.signature == nullptr);
+  });
   info.may_wait = !info.rules.empty() && may_wait(demangled);
   if (info.may_wait && !MUTATION(around_waiting_kernels)) info.rules.clear();
   if (info.outputs == nullptr && std::ranges::any_of(info.rules, &settings::Rule::outputs_auto))

@@ -21,6 +21,7 @@
 
 #include "cupti/calls/state_decoder.h"
 #include "cupti/driver/api.h"
+#include "cupti/kernels/kernel_signature.h"
 #include "cupti/kernels/operands.h"
 #include "cupti/kernels/output_learner.h"
 #include "format/base/mutex.h"
@@ -33,6 +34,7 @@ struct FunctionInfo {
   const void* handle = nullptr;
   format::KernelId kernel;
   std::vector<ParamLayout> params;
+  std::shared_ptr<const KernelSignature> signature;  ///< null: names and types are not known
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
   /// It may wait for another kernel: convtrace launches nothing around it, and it has no rules.
@@ -57,6 +59,10 @@ class FunctionTable {
   /// belong to another kernel at any launch, and the driver is asked each time.
   void follow_unloads(bool followed) noexcept { followed_.store(followed); }
 
+  /// A compiler's names and types of the parameters of a kernel that was loaded as `function`. They
+  /// are used if the kernel's name and its parameters, as the driver knows them, agree.
+  void describe(CUfunction function, std::shared_ptr<const KernelSignature> signature);
+
   /// Calls the driver for a new handle, so it must not be called from a CUPTI callback.
   /// @return a reference that stays valid: facts about an unloaded kernel are kept.
   const FunctionInfo& resolve(CUfunction function);
@@ -75,6 +81,7 @@ class FunctionTable {
     HandleKind kind = HandleKind::kUnknown;
     const void* owner = nullptr;
     std::string name;  ///< by which the program asked for it, or for the kernel that owns it
+    std::shared_ptr<const KernelSignature> signature;
     const FunctionInfo* info = nullptr;
   };
 
@@ -89,7 +96,7 @@ class FunctionTable {
   };
   const FunctionInfo* find(CUfunction function, Handle& known) const;
   Facts ask_driver(CUfunction function, const Handle& handle);
-  FunctionInfo make_info(CUfunction function, Facts facts);
+  FunctionInfo make_info(CUfunction function, Facts facts, const Handle& handle);
   void match(const std::string& name, FunctionInfo& info);
   void forget_owner(const void* owner) CONVTRACE_REQUIRES(mutex_);
   void forget_recent() CONVTRACE_REQUIRES(mutex_);

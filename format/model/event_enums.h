@@ -16,7 +16,8 @@ namespace convtrace::format {
   X(kOptimizer, 4, "optimizer")         \
   X(kRecompute, 5, "recompute")         \
   X(kCommunication, 6, "communication") \
-  X(kEvaluation, 7, "evaluation")
+  X(kEvaluation, 7, "evaluation")       \
+  X(kTuning, 8, "tuning")
 
 #define CONVTRACE_CAPTURES(X) \
   X(kHash, 0, "hash")         \

@@ -57,6 +57,15 @@ Capture capture_of(Mode mode) {
   return mode == Mode::kHash ? Capture::kHash : Capture::kStats;
 }
 
+void add_rule_for_all_kernels(LoadedControls& loaded) {
+  const Settings& s = loaded.settings;
+  const bool typed = s.compiled == Compiled::kAll;
+  if (s.mode < Mode::kHash || (!s.all_kernels && !typed)) return;
+  loaded.rules.push_back(
+      rule_for_all_kernels(s.all_kernels ? Rule::AllKernels::kEach : Rule::AllKernels::kTyped,
+                           capture_of(mode_without_rule(s))));
+}
+
 }  // namespace
 
 LoadedControls load_controls(const char* const* environment) {
@@ -81,8 +90,7 @@ LoadedControls load_controls(const char* const* environment) {
     return loaded;
   }
   loaded.warnings = idle_settings(settings.said_by, loaded.settings, loaded.rules);
-  if (loaded.settings.all_kernels && loaded.settings.mode >= Mode::kHash)
-    loaded.rules.push_back(rule_for_all_kernels(capture_of(mode_without_rule(loaded.settings))));
+  add_rule_for_all_kernels(loaded);
   return loaded;
 }
 

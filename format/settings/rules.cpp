@@ -185,13 +185,14 @@ void load_rule(const std::string& path, const toml::node& node, LoadedRules& loa
 
 }  // namespace
 
-Rule rule_for_all_kernels(format::Capture capture) {
+Rule rule_for_all_kernels(Rule::AllKernels which, format::Capture capture) {
   Rule rule;
-  rule.where = "CONVTRACE_ALL_KERNELS";
+  rule.where =
+      which == Rule::AllKernels::kEach ? "CONVTRACE_ALL_KERNELS" : "CONVTRACE_COMPILED=all";
   rule.kernel = Pattern::compile("*").value();
   rule.capture = capture;
   rule.outputs_auto = true;
-  rule.all_kernels = true;
+  rule.all_kernels = which;
   return rule;
 }
 

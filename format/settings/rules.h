@@ -37,7 +37,10 @@ struct Rule {
   bool inplace = false;
   std::optional<uint32_t> samples;  ///< unset: CONVTRACE_SAMPLES
   bool suppress = false;
-  bool all_kernels = false;  ///< made from CONVTRACE_ALL_KERNELS: INCLUDE and EXCLUDE apply to it
+  /// Not kNo: made from a setting, so that INCLUDE and EXCLUDE apply to it. kTyped: of kernels whose
+  /// parameters have known types.
+  enum class AllKernels : uint8_t { kNo, kTyped, kEach };
+  AllKernels all_kernels = AllKernels::kNo;
 };
 
 /// @return whether the rule asks for values; other rules declare or suppress.
@@ -45,8 +48,8 @@ struct Rule {
   return rule.capture || rule.outputs_auto || !rule.outputs.empty() || !rule.inputs.empty();
 }
 
-/// CONVTRACE_ALL_KERNELS in the form of a rule behind all others.
-[[nodiscard]] Rule rule_for_all_kernels(format::Capture capture);
+/// CONVTRACE_ALL_KERNELS, or CONVTRACE_COMPILED=all, in the form of a rule behind all others.
+[[nodiscard]] Rule rule_for_all_kernels(Rule::AllKernels which, format::Capture capture);
 
 /// @return the rule on one line: rules with the same meaning have the same text, wherever they are
 /// written.

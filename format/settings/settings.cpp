@@ -162,7 +162,7 @@ constexpr SettingSpec kTable[] = {
     row<Choice<&S::compiled, kCompiled>>(
         "CONVTRACE_COMPILED", "off|calls|all", "calls",
         "What is recorded inside regions that torch.compile made with Inductor: operations that "
-        "they call, or fused kernels, too."),
+        "they call, or fused kernels, too; all: also what Triton kernels write."),
     row<Flag<&S::optimizer_state>>("CONVTRACE_OPTIMIZER_STATE", "0|1", "0",
                                    "What the optimizer keeps of each parameter, after each step."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",

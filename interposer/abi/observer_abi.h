@@ -39,6 +39,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_SPENT = 13,
   CONVTRACE_MSG_COLLECTIVE = 14,
   CONVTRACE_MSG_COLLECTIVE_VALUES = 15,
+  CONVTRACE_MSG_KERNEL = 16,
 };
 
 struct convtrace_message {
@@ -158,6 +159,22 @@ struct convtrace_collective_values {
   struct convtrace_message message;
   uint64_t id;
   uint32_t step, reserved;
+};
+
+struct convtrace_kernel_param {
+  uint32_t slot;      /* of its values */
+  uint8_t dtype;      /* DType of the memory that a pointer points to */
+  uint8_t is_pointer; /* 0: a number, or an unknown type */
+  uint8_t reserved[2];
+};
+
+/// A compiler has loaded a kernel, whose CUfunction is `function`, and knows its parameters. `name`
+/// is the one that it has for the driver.
+struct convtrace_kernel {
+  struct convtrace_message message;
+  uint64_t function;
+  uint32_t name, param_count;
+  /* struct convtrace_kernel_param params[param_count] */
 };
 
 struct convtrace_diagnostic {

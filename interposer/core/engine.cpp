@@ -168,6 +168,10 @@ cupti::Position Engine::position() const noexcept {
   }
   position.step = controls_.steps().step();
   position.capture = controls_.steps().capture();
+  if (position.place.phase == format::Phase::kTuning) {  // belongs to no step
+    position.step = format::kNoStep;
+    position.capture = false;
+  }
   return position;
 }
 
@@ -295,6 +299,11 @@ format::SampleOutcome Engine::submit_at_once(std::span<cupti::DeviceRequest> bat
   cupti::Interceptor* const cuda = interceptor();
   if (cuda == nullptr) return format::SampleOutcome::kGpuWorkOff;
   return cuda->submit(batch, stream, cupti::Patience::kNone);
+}
+
+void Engine::describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept {
+  if (cupti::Interceptor* const cuda = interceptor())
+    cuda->describe_kernel(function, std::move(signature));
 }
 
 std::optional<uint8_t> Engine::prepare_device(std::optional<uint8_t> device) noexcept {

@@ -127,6 +127,7 @@ class Engine final : public format::EventSink,
                                          uint64_t stream) noexcept override;
   [[nodiscard]] bool is_settled(const format::TensorStats& event,
                                 uint64_t stream) noexcept override;
+  void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept override;
   void on_custom_op() noexcept override;
   void on_fact(std::string_view name, std::string_view value) override;
   void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }

@@ -34,6 +34,8 @@ LAYOUTS = {
         "phase", "dtype", "device_type", "device_index", "scope", "call", "op", "group", "members", "reduction", "group_rank",
         "group_size", "peer", "stream", "sent", "received", "number", "id")),
     "COLLECTIVE_VALUES_MESSAGE": ("collective_values", MESSAGE + ("id", "step")),
+    "KERNEL_MESSAGE": ("kernel", MESSAGE + ("function", "name", "param_count")),
+    "KERNEL_PARAM": ("kernel_param", ("slot", "dtype", "is_pointer")),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
 }
 CONSTANTS = {
@@ -45,6 +47,7 @@ CONSTANTS = {
     "CONVTRACE_MSG_SPENT": engine.SPENT,
     "CONVTRACE_MSG_COLLECTIVE": engine.COLLECTIVE,
     "CONVTRACE_MSG_COLLECTIVE_VALUES": engine.COLLECTIVE_VALUES,
+    "CONVTRACE_MSG_KERNEL": engine.KERNEL,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

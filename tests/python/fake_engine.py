@@ -18,7 +18,7 @@ PART = os.environ.get("CONVTRACE_TEST_PART", "native")
 LIBRARY = os.path.join(
     os.environ.get("CONVTRACE_BUILD", os.path.join(ROOT, "build", "release")), "lib", "libconvtrace-core.so")
 PHASES = ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication",
-          "evaluation")
+          "evaluation", "tuning")
 
 
 class FakeEngine:
@@ -135,6 +135,14 @@ class FakeEngine:
         return SimpleNamespace(kind="op", phase=PHASES[phase], declared_alias=bool(alias),
                                schema_known=bool(schema), scope=self.texts[scope], call=call,
                                op=self.texts[op], operands=operands)
+
+    def _decode_16(self, data):
+        _, _, _, function, name, count = engine.KERNEL_MESSAGE.unpack_from(data)
+        parameters = []
+        for i in range(count):
+            slot, dtype, is_pointer = engine.KERNEL_PARAM.unpack_from(data, engine.KERNEL_MESSAGE.size + i * engine.KERNEL_PARAM.size)
+            parameters.append((self.texts[slot], bool(is_pointer), dtype))
+        return SimpleNamespace(kind="kernel", function=function, name=self.texts[name], parameters=parameters)
 
     def _decode_5(self, data, kind="op_stack"):
         _, _, _, storage, count = engine.FRAMES_MESSAGE.unpack_from(data)

@@ -1,5 +1,5 @@
 """What is recorded on request: every operation of chosen modules, what the optimizer keeps; and
-facts of Triton kernels."""
+what Triton's kernels take, and how they were tuned."""
 import sys
 import types
 import unittest
@@ -7,6 +7,14 @@ import unittest
 from support import ObservedTest, torch
 
 nn = torch.nn
+
+
+def put_module(test, name, **content):
+    """Imports a stand-in for a module, for the time of a test."""
+    before = sys.modules.get(name)
+    sys.modules[name] = module = types.ModuleType(name)
+    vars(module).update(content)
+    test.addCleanup(*(sys.modules.pop, name, None) if before is None else (sys.modules.__setitem__, name, before))
 
 
 class Block(nn.Module):
@@ -136,52 +144,136 @@ class LossScale(ObservedTest):
 
 
 class TritonKernels(ObservedTest):
-    """A stand-in with the interface of triton.knobs.runtime (3.4): no Triton runs here."""
+    """A stand-in for Triton's classes, with what those of 3.2.0 and 3.6.0 hold: no Triton runs here."""
 
-    def install(self, before=None):
-        triton, knobs = types.ModuleType("triton"), types.ModuleType("triton.knobs")
-        knobs.runtime = types.SimpleNamespace(jit_post_compile_hook=before)
-        for module in (triton, knobs):
-            sys.modules[module.__name__] = module
-            self.addCleanup(sys.modules.pop, module.__name__, None)
-        nn.Linear(2, 2)(torch.randn(1, 2))
-        return knobs.runtime
+    NAMES = ["x_ptr", "out_ptr", "scale", "count", "stride", "BLOCK"]
+    TYPES = {"x_ptr": "*bf16", "out_ptr": "*fp32", "scale": "fp32", "count": "i32"}
 
-    def compiled(self, runtime, **signature):
-        return runtime.jit_post_compile_hook(
-            key="k", repr="add", fn=types.SimpleNamespace(module="mine", name="add"),
-            compile={"key": "k", "signature": signature}, is_manual_warmup=False,
-            already_compiled=False)
+    def setUp(self):
+        class CompiledKernel:
+            def __init__(self, source, function):
+                self.src, self.name, self.module, self.function = source, "scaled", None, None
+                self._handle = function
 
-    def facts(self):
-        return [f.value for f in self.fake.of("fact") if f.name == "triton.mine.add"]
+            def _init_handles(self):
+                self.module, self.function = 7, self._handle
+                return "loaded"
+
+        self.kernel_class, self.original = CompiledKernel, CompiledKernel._init_handles
+        put_module(self, "triton.compiler.compiler", CompiledKernel=CompiledKernel)
+        super().setUp()
+
+    def load(self, signature, constants, names=None, function=0x10):
+        function_of = types.SimpleNamespace(module="mine", __name__="scaled", arg_names=names or self.NAMES)
+        source = types.SimpleNamespace(fn=function_of, signature=signature, constants=constants)
+        self.kernel_class(source, function)._init_handles()
+
+    def kernels(self):
+        return [(one.function, one.name, one.parameters) for one in self.fake.of("kernel")]
+
+    def test_parameters_are_told_when_a_kernel_is_loaded(self):
+        of_3_6 = {**self.TYPES, "stride": "constexpr", "BLOCK": "constexpr"}
+        self.load(of_3_6, {(4,): 1, (5,): 128}, function=0x10)
+        of_3_2 = {**self.TYPES, "stride": "i32"}
+        self.load(of_3_2, {"stride": 1, "BLOCK": 128}, function=0x20)
+        expected = [("arg:x_ptr", True, 4), ("arg:out_ptr", True, 2), ("arg:scale", False, 2), ("arg:count", False, 11)]
+        self.assertEqual(self.kernels(), [(0x10, "scaled", expected), (0x20, "scaled", expected)])
 
     def test_arguments_of_each_version_are_a_fact(self):
-        runtime = self.install()
-        self.compiled(runtime, x_ptr="*fp32", n="i32")
-        self.compiled(runtime, x_ptr="*fp32", n="i32")
-        self.compiled(runtime, x_ptr="*bf16", n="i32")
-        self.assertEqual(self.facts(), ["x_ptr *fp32, n i32", "x_ptr *fp32, n i32 | x_ptr *bf16, n i32"])
+        for types_of in ({"x_ptr": "*fp32", "count": "i32"}, {"x_ptr": "*fp32", "count": "i32"}, {"x_ptr": "*bf16", "count": "i32"}):
+            self.load(types_of, {})
+        self.assertEqual([f.value for f in self.fake.of("fact") if f.name == "triton.mine.scaled"],
+                         ["x_ptr *fp32, count i32", "x_ptr *fp32, count i32 | x_ptr *bf16, count i32"])
 
-    def test_a_hook_that_was_there_is_called_and_comes_back(self):
-        calls = []
+    def test_a_tuple_is_several_parameters_and_a_type_without_counterpart_has_no_values(self):
+        self.load({"pair": ("*fp8e4b15", ("i64", "constexpr")), "const_ptr": "*ki1", "deep": "**fp32"}, {},
+                  names=["pair", "const_ptr", "deep"])
+        self.assertEqual(self.kernels()[0][2], [("arg:pair.0", True, 0), ("arg:pair.1.0", False, 13), ("arg:const_ptr", True, 15),
+                                                ("arg:deep", True, 0)])
 
-        def theirs(**arguments):
-            calls.append(arguments["fn"].name)
-            return "theirs"
+    def test_a_kernel_with_a_type_of_unknown_size_is_not_described(self):
+        self.load({"x_ptr": "*fp32", "block": "tensordesc<fp16[64,64]>"}, {}, names=["x_ptr", "block"])
+        self.assertEqual(self.kernels(), [])
 
-        runtime = self.install(theirs)
-        self.assertEqual(self.compiled(runtime, n="i32"), "theirs")
-        self.assertEqual(calls, ["add"])
+    def test_triton_is_as_before_when_the_observer_is_gone(self):
+        self.assertIsNot(self.kernel_class._init_handles, self.original)
         self.observer.remove()
-        self.assertIs(runtime.jit_post_compile_hook, theirs)
+        self.assertIs(self.kernel_class._init_handles, self.original)
 
-    def test_another_interface_harms_nothing(self):
-        runtime = self.install()
-        runtime.jit_post_compile_hook("unknown")
+    def test_what_is_not_understood_harms_nothing(self):
+        self.load({"x_ptr": 5}, {})
+        self.assertEqual(self.kernel_class(None, 1)._init_handles(), "loaded")
         (diagnostic,) = self.fake.of("diagnostic")
         self.assertIn("triton", diagnostic.text)
         self.fake.messages.clear()
+
+
+class Tuning(ObservedTest):
+    """A stand-in for the tuners of Triton 3.6 and PyTorch 2.13."""
+
+    def setUp(self):
+        test = self
+
+        class Autotuner:
+            def __init__(self):
+                self.cache, self.phases = {}, []
+                self.base_fn = types.SimpleNamespace(__module__="mine", __name__="add")
+
+            def prune_configs(self, kwargs):
+                return ["BLOCK: 128", "BLOCK: 256"]
+
+            def _bench(self, config):
+                self.phases.append(test.fake.slot()[2])
+                if config == "fails":
+                    raise ValueError(config)
+
+            def run(self, key):
+                for config in self.prune_configs({}):
+                    self._bench(config=config)
+                self.cache[key] = config
+
+        class CachingAutotuner:
+            def __init__(self):
+                self.launchers, self.fn = [], types.SimpleNamespace(__name__="triton_poi_fused_add_0")
+
+            def precompile(self):
+                self.launchers = [types.SimpleNamespace(config="XBLOCK: %d" % size) for size in (64, 128)]
+
+        put_module(self, "triton.runtime.autotuner", Autotuner=Autotuner)
+        put_module(self, "torch._inductor.runtime.triton_heuristics", CachingAutotuner=CachingAutotuner)
+        super().setUp()
+        self.tuner, self.inductors = Autotuner(), CachingAutotuner()
+        self.model = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+    def step(self):
+        self.model(torch.randn(1, 2)).sum().backward()
+        self.optimizer.step()
+
+    def facts(self):
+        return {f.name: f.value for f in self.fake.of("fact") if f.name.endswith(".config")}
+
+    def test_is_a_phase_of_its_own_also_where_a_try_fails(self):
+        tuner = self.tuner
+        self.step()
+        tuner.run((1,))
+        with self.assertRaises(ValueError):
+            tuner._bench("fails")
+        self.assertEqual(tuner.phases, ["tuning"] * 3)
+        self.assertNotEqual(self.fake.slot()[2], "tuning")
+
+    def test_what_was_chosen_is_a_fact_at_the_next_step(self):
+        tuner, inductors = self.tuner, self.inductors
+        self.step()
+        tuner.run((1,))
+        inductors.precompile()
+        self.step()
+        self.assertEqual(self.facts(), {"triton.mine.add.config": "(1,) BLOCK: 256"})
+        tuner.run((2,))
+        del inductors.launchers[0]
+        self.step()
+        self.assertEqual(self.facts(), {"triton.mine.add.config": "(1,) BLOCK: 256 | (2,) BLOCK: 256",
+                                        "triton.triton_poi_fused_add_0.config": "XBLOCK: 128"})
 
 
 if __name__ == "__main__":

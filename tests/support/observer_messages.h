@@ -150,6 +150,15 @@ class MessageBatch {
     return add(CONVTRACE_MSG_COLLECTIVE_VALUES, message);
   }
 
+  MessageBatch& kernel(uint64_t function, uint32_t name,
+                       std::span<const convtrace_kernel_param> params) {
+    convtrace_kernel message{};
+    message.function = function;
+    message.name = name;
+    message.param_count = static_cast<uint32_t>(params.size());
+    return add(CONVTRACE_MSG_KERNEL, message, std::as_bytes(params));
+  }
+
   MessageBatch& diagnostic(format::Level level, uint32_t site, uint32_t text) {
     convtrace_diagnostic message{};
     message.level = static_cast<uint8_t>(level);

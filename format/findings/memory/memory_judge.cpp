@@ -72,6 +72,8 @@ void MemoryJudge::on(const format::Launch& event, Findings& findings) {
     use = order_.work(order_.slot_of(event.stream, event.header.thread));
     if (order_.epoch() != epoch_) return forget_all();
   }
+  // A benchmark of an autotuner is waited for, and its times alone are used.
+  if (event.place.phase == format::Phase::kTuning) return;
   for (const format::Operand& operand : event.operands) {
     if (operand.generation == 0) continue;
     Life* const life = lives_.living(operand.generation);

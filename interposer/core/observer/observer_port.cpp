@@ -5,6 +5,7 @@
 #include "cupti/stats/compute.h"
 #include "format/base/log.h"
 #include "interposer/core/observer/collective_message.h"
+#include "interposer/core/observer/kernel_message.h"
 #include "interposer/core/observer/poison_count.h"
 #include "interposer/core/observer/tensor_request.h"
 #include "interposer/core/runtime/loss_of.h"
@@ -59,6 +60,7 @@ class ObserverPort::Batch {
   bool diagnostic(const Message& message);
   bool collective(const Message& message);
   bool collective_values(const Message& message);
+  bool kernel(const Message& message);
 
   [[nodiscard]] uint64_t generation_of(const format::TensorStats& event);
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
@@ -135,6 +137,8 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return collective(message);
     case CONVTRACE_MSG_COLLECTIVE_VALUES:
       return collective_values(message);
+    case CONVTRACE_MSG_KERNEL:
+      return kernel(message);
     default:
       return true;  // from a newer observer: skipped by its length
   }
@@ -375,6 +379,15 @@ bool ObserverPort::Batch::storage_dead(const Message& message) {
   event.value.storage = fixed.storage;
   event.stack = stack;
   deps_.sink.emit(event);
+  return true;
+}
+
+bool ObserverPort::Batch::kernel(const Message& message) {
+  const auto fixed = message.as<convtrace_kernel>();
+  if (!fixed) return false;
+  std::optional<cupti::KernelSignature> signature = parse_kernel(message, deps_.definitions);
+  if (!signature) return false;
+  deps_.host.describe_kernel(fixed->function, *std::move(signature));
   return true;
 }
 

@@ -38,6 +38,8 @@ class ObserverHost {
   /// See cupti::Interceptor::is_settled.
   [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
                                         uint64_t stream) noexcept = 0;
+  /// See cupti::Interceptor::describe_kernel.
+  virtual void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept = 0;
   /// A custom op was called, in this process or another, for the first time.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;

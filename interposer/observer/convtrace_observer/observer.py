@@ -7,8 +7,8 @@ import sys
 from . import dynamo
 from .base import engine, native, scopes, signals, spent, values, watches
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops
-from .compiled import regions
-from .facts import program_facts, triton_kernels, versions
+from .compiled import regions, triton_kernels, tuning
+from .facts import program_facts, versions
 from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
@@ -51,7 +51,7 @@ class Observer(State):
         self.read = values.TensorReader(torch)
         self.hooks = gradients.Hooks(self)
         self.watches = watches.Watches(port)
-        self.triton = triton_kernels.TritonKernels(self)
+        self.tuning = tuning.Tuning(self)
         self.operations = aten_ops.AtenOps(self, torch)
         self.module_facts = program_facts.ModuleFacts(self, torch)
         self.generators = program_facts.Generators(torch, self.read.unobserved)
@@ -63,7 +63,7 @@ class Observer(State):
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
-        self._parts = (self.collectives, self.regions, self.modules, self.optimizers, backward.Backward(self, torch),
+        self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules, self.optimizers, backward.Backward(self, torch),
                        clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
@@ -106,7 +106,7 @@ class Observer(State):
     def remove(self):
         """Tracing is over in this process: removes all hooks, so that the program runs on without the observer."""
         self.active = self.capture = self.follows = False
-        for part in (*self._parts, self.triton):
+        for part in self._parts:
             part.remove()
         self.watches.clear()
         original, replacement = self._exits
@@ -124,13 +124,13 @@ class Observer(State):
                     thread.batch.fact(name, value)
                 self.submit(thread)
                 self._imported = len(sys.modules)
-                self.triton.look()
         return self.active
 
     def _tell_last(self):
         """Records what is known at the end alone: values that were never waited for, packages imported since the first
         module ran."""
         self.awaited.give_up()
+        self.tuning.look()
         if self._begun and self.active and self._imported != len(sys.modules):
             batch = engine.Batch(self.port)
             for name, value in versions.code():
@@ -139,7 +139,7 @@ class Observer(State):
 
     @spent.sampled
     def open_step(self, thread):
-        self.triton.look()
+        self.tuning.look()
         self.collectives.read_complete()
         self.awaited.give_up()
         self.step = self.steps.index

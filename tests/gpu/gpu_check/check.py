@@ -15,6 +15,7 @@ PARTS = {
     8: "other software: profiler, NCCL, Triton, Inductor, more models, CuPy, JAX, ONNX Runtime",
     9: "memory: streams, expandable segments, copies under way, planted bugs of buffer reuse",
     10: "programs in trouble, and load",
+    11: "compiled code: values of Inductor's and Triton's kernels by name, autotuning, graph trees",
 }
 LOGS = 0  # the part of --record, which writes what CUPTI calls
 

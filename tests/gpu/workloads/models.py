@@ -133,6 +133,12 @@ def graph(torch, device):
     return scene
 
 
+def max_autotuned(torch, device):
+    """Inductor tries templates and configurations out."""
+    need_gpu(device)
+    return compiled(torch, device, mode="max-autotune-no-cudagraphs")
+
+
 def cnn_model(torch, stages=2, width=16, pixels=16):
     """Convolutions with BatchNorm and ReLU in place, a residual one in each stage."""
     nn = torch.nn
@@ -297,9 +303,9 @@ def inference(torch, device):
     return scene
 
 
-def triton_op(torch, device):
+def triton_op(torch, device, op="scaled_relu", arguments=(1.5,)):
     need_triton(device)
-    from triton_op import scaled_relu
+    import triton_op as kernels
 
     nn = torch.nn
 
@@ -309,10 +315,15 @@ def triton_op(torch, device):
             self.first, self.last = nn.Linear(64, 256), nn.Linear(256, 1)
 
         def forward(self, x):
-            return self.last(scaled_relu(self.first(x), 1.5))
+            return self.last(getattr(kernels, op)(self.first(x), *arguments))
 
     x = torch.randn(128, 64, device=device)
     return Scene(torch, device, Model(), lambda m: m(x).square().mean())
+
+
+def tuned(torch, device):
+    """The kernel is tried out in several configurations, which all compute the same."""
+    return triton_op(torch, device, "shifted", ())
 
 
 def extension(torch, device):
@@ -328,7 +339,7 @@ def extension(torch, device):
 
 MODELS = {one.__name__: one for one in (
     gpt, amp, attention, accumulated, gan, inference, lstm, checkpointed, distributed, compiled, graph, graph_trees, cnn, resnet,
-    transformers, llama, triton_op, extension)}
+    transformers, llama, triton_op, tuned, max_autotuned, extension)}
 WITH_POOLING = ("cnn", "resnet")  # whose gradient has no algorithm that PyTorch calls deterministic on every version
 
 

@@ -1,4 +1,5 @@
-"""Triton kernels: one in a differentiable op, one that works in place and is tried out on the program's data."""
+"""Triton kernels: in a differentiable op, tuned in another one, and one that works in place and is tried out on the program's
+data."""
 import torch
 import triton
 import triton.language as tl
@@ -41,3 +42,27 @@ def add_one_kernel(x_ptr, count, BLOCK: tl.constexpr):
 
 def add_one(x):
     add_one_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (128, 256, 512)], key=["count"])
+@triton.jit
+def shifted_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + place, tl.load(x_ptr + place, mask=place < count) + 1, mask=place < count)
+
+
+class Shifted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        shifted_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def shifted(x):
+    return Shifted.apply(x)

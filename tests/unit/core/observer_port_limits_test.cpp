@@ -132,6 +132,39 @@ TEST_CASE("observer_port: no truncation of a batch does harm, and none passes un
   configure_log(format::Level::kWarning, 0, 2);
 }
 
+TEST_CASE("observer_port: a kernel's parameters arrive, and nothing of a malformed message does",
+          "[engine][observer][hostile]") {
+  configure_log(format::Level::kError, 0, 2);
+  PortScene f;
+  const uint32_t name = f.id("scaled"), slot = f.id("arg:x_ptr");
+  const auto f32 = static_cast<uint8_t>(format::DType::kF32);
+  f.submit(MessageBatch().kernel(0x10, name, std::vector<convtrace_kernel_param>{
+                                                 {slot, f32, 1, {}}, {slot, 0, 0, {}}}));
+  REQUIRE(f.host.kernels.size() == 1);
+  const auto& [function, signature] = f.host.kernels[0];
+  CHECK(function == 0x10);
+  CHECK(signature.kernel == "scaled");
+  REQUIRE(signature.params.size() == 2);
+  CHECK(signature.params[0].slot.value == slot);
+  CHECK(signature.params[0].dtype == format::DType::kF32);
+  CHECK(signature.params[0].is_pointer);
+  CHECK_FALSE(signature.params[1].is_pointer);
+
+  constexpr uint8_t kNone = format::kEnumCount<format::DType>;
+  f.submit(MessageBatch().kernel(0x10, name,
+                                 std::vector<convtrace_kernel_param>{{slot, kNone, 1, {}}}));
+  MessageBatch cut;
+  cut.kernel(0x10, name, std::vector<convtrace_kernel_param>{{slot, f32, 1, {}}});
+  std::vector<std::byte> bytes(cut.bytes().begin(), cut.bytes().end());
+  for (const uint32_t count : {2u, 4097u, 0xFFFFFFFFu}) {  // more than there are
+    std::memcpy(bytes.data() + offsetof(convtrace_kernel, param_count), &count, sizeof count);
+    f.port.submit(bytes);
+    f.port.submit({});
+  }
+  CHECK(f.host.kernels.size() == 1);
+  configure_log(format::Level::kWarning, 0, 2);
+}
+
 TEST_CASE("observer_port: an unknown phase is a malformed message, and no other phase",
           "[engine][observer][hostile]") {
   configure_log(format::Level::kError, 0, 2);

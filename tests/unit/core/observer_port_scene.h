@@ -31,6 +31,9 @@ class FakeHost final : public ObserverHost {
     return answer;
   }
   bool is_settled(const format::TensorStats&, uint64_t) noexcept override { return settled; }
+  void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept override {
+    kernels.emplace_back(function, std::move(signature));
+  }
   void on_custom_op() noexcept override { ++ops; }
   void on_fact(std::string_view name, std::string_view value) override {
     facts.emplace_back(name, value);
@@ -43,6 +46,7 @@ class FakeHost final : public ObserverHost {
   std::vector<std::vector<uint64_t>> shapes;
   std::vector<format::Capture> captures;
   std::vector<std::pair<std::string, std::string>> facts;
+  std::vector<std::pair<uint64_t, cupti::KernelSignature>> kernels;
   int ops = 0;
   uint64_t spent_ns = 0;
 };

@@ -247,5 +247,60 @@ TEST_CASE("function_table: the modules of a context that ended are asked anew, l
   CHECK(&scene.table.resolve(FakeDriver::kernel()) == kernel);
 }
 
+std::shared_ptr<KernelSignature> signature_of(const char* kernel, size_t params) {
+  KernelSignature made{kernel, {}};
+  for (size_t i = 0; i < params; ++i)
+    made.params.push_back({format::StringId{uint32_t(i + 1)}, i == 0, format::DType::kF32});
+  return std::make_shared<KernelSignature>(std::move(made));
+}
+
+TEST_CASE("function_table: a signature counts if name and parameters of the kernel agree with it",
+          "[function_table]") {
+  Scene scene;
+  const CUfunction function = FakeDriver::function();
+  scene.found(HandleKind::kFunction, function, 1);
+  CHECK(scene.table.resolve(function).signature == nullptr);
+  scene.table.describe(function, signature_of("_Z3addPfi", 2));
+  REQUIRE(scene.table.resolve(function).signature != nullptr);
+  CHECK(scene.table.resolve(function).signature->params.size() == 2);
+
+  // One parameter was appended by the compiler; more than the kernel has, or another kernel.
+  scene.table.describe(function, signature_of("_Z3addPfi", 1));
+  CHECK(scene.table.resolve(function).signature != nullptr);
+  scene.table.describe(function, signature_of("_Z3addPfi", 3));
+  CHECK(scene.table.resolve(function).signature == nullptr);
+  scene.table.describe(function, signature_of("sub", 2));
+  CHECK(scene.table.resolve(function).signature == nullptr);
+
+  // A parameter of 4 bytes is no pointer.
+  auto wrong = signature_of("_Z3addPfi", 2);
+  wrong->params[1].is_pointer = true;
+  scene.table.describe(function, std::move(wrong));
+  CHECK(scene.table.resolve(function).signature == nullptr);
+}
+
+TEST_CASE("function_table: a signature ends with the kernel's module", "[function_table]") {
+  Scene scene;
+  const CUfunction function = FakeDriver::function();
+  scene.found(HandleKind::kFunction, function, 1);
+  scene.table.describe(function, signature_of("_Z3addPfi", 2));
+  CHECK(scene.table.resolve(function).signature != nullptr);
+  scene.found(HandleKind::kFunction, function, 2);  // the handle came again
+  CHECK(scene.table.resolve(function).signature == nullptr);
+}
+
+TEST_CASE("function_table: the rule for typed kernels is for those alone, that for all for each",
+          "[function_table]") {
+  using enum settings::Rule::AllKernels;
+  for (const auto which : {kTyped, kEach}) {
+    Scene scene({settings::rule_for_all_kernels(which, format::Capture::kStats)});
+    const CUfunction function = FakeDriver::function();
+    CHECK(scene.table.resolve(function).rules.size() == (which == kEach ? 1 : 0));
+    scene.table.describe(function, signature_of("_Z3addPfi", 2));
+    CHECK(scene.table.resolve(function).rules.size() == 1);
+    CHECK(scene.table.resolve(FakeDriver::kernel()).rules.size() == (which == kEach ? 1 : 0));
+  }
+}
+
 }  // namespace
 }  // namespace convtrace::cupti

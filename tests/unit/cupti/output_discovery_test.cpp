@@ -2,6 +2,7 @@
 // driver, whose kernels are host functions.
 
 #include <array>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -246,6 +247,42 @@ TEST_CASE("discovery: of a kernel in a graph come the outputs that launches have
   for (int i = 0; i < 8; ++i) scene.launch_mix();
   CHECK(run_graph().size() == 4);
   CHECK(scene.last_of("arg:2").looks == 8);
+}
+
+TEST_CASE("discovery: values of a kernel with a known signature have its names and types") {
+  MixScene scene(settings::rule_for_all_kernels(settings::Rule::AllKernels::kTyped,
+                                                format::Capture::kStats));
+  CHECK(scene.launch_mix().empty());  // nothing is known of it yet
+  KernelSignature signature{"mix", {}};
+  for (const char* slot : {"arg:in", "arg:also_in", "arg:out", "arg:in_place", "arg:sometimes"})
+    signature.params.push_back(
+        {scene.definitions.intern(slot), true,
+         slot == std::string("arg:in_place") ? format::DType::kU8 : format::DType::kF32});
+  // The structure is told as a number: its words are taken for no pointers.
+  signature.params.push_back({scene.definitions.intern("arg:list"), false, format::DType::kI64});
+  scene.interceptor->describe_kernel(std::bit_cast<uint64_t>(scene.mix), signature);
+
+  scene.args.launch = 6;
+  CHECK(scene.launch_mix() == std::set<std::string>{"arg:out", "arg:in_place"});
+  const TensorStats out = scene.last_of("arg:out");
+  CHECK(out.dtype == format::DType::kF32);
+  CHECK(out.stats.count == kFloats);
+  CHECK(out.stats.mean == 7);
+  CHECK(scene.last_of("arg:in_place").dtype == format::DType::kU8);
+  CHECK(scene.last_of("arg:in_place").stats.count == kBytes);
+}
+
+TEST_CASE("discovery: a type in a rule counts more than that of the signature") {
+  settings::Rule rule = rule_that_finds("mix");
+  rule.dtype = format::DType::kU32;
+  MixScene scene(std::move(rule));
+  KernelSignature signature{"mix", {}};
+  for (int i = 0; i < 6; ++i)
+    signature.params.push_back(
+        {scene.definitions.intern("arg:p" + std::to_string(i)), i < 5, format::DType::kF32});
+  scene.interceptor->describe_kernel(std::bit_cast<uint64_t>(scene.mix), signature);
+  scene.launch_mix();
+  CHECK(scene.last_of("arg:p2").dtype == format::DType::kU32);
 }
 
 }  // namespace

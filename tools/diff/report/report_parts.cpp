@@ -115,6 +115,8 @@ const char* meaning_of_root(format::Phase phase) {
     case format::Phase::kEvaluation:
       return "what is computed without gradients differs, on equal inputs: look at weights that no "
              "optimizer sets (a target network, an average)";
+    case format::Phase::kTuning:
+      return "";  // belongs to no step
   }
   return "";
 }

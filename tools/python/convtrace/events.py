@@ -13,7 +13,7 @@ KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding",
 NO_STEP = 0xFFFFFFFF
 # What a number stands for, as `show --json` spells it.
 _NAMES = {
-    "phase": ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication", "evaluation"),
+    "phase": ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication", "evaluation", "tuning"),
     "why": ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
         "context not prepared yet", "result ring full", "GPU work is off after an error", "no output operand found",
         "the launch failed", "the stream did not produce the block", "recorded into a graph, not run",

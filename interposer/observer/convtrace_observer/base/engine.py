@@ -11,10 +11,10 @@ ABI = 1
 
 # enum convtrace_message_kind
 TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
-EVENT_FACT, SPENT, COLLECTIVE, COLLECTIVE_VALUES = range(12, 16)
+EVENT_FACT, SPENT, COLLECTIVE, COLLECTIVE_VALUES, KERNEL = range(12, 17)
 
 # format/model/events.h
-FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION = range(8)
+FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION, TUNING = range(9)
 HASH, STATS = 0, 1
 NO_PADDING = (0, 0)
 EMBEDDING, LABELS = 1, 2
@@ -38,6 +38,8 @@ LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
 SPENT_MESSAGE = struct.Struct("<HHIQ")
 COLLECTIVE_MESSAGE = struct.Struct("<HHI4B9I5Q")
 COLLECTIVE_VALUES_MESSAGE = struct.Struct("<HHIQI4x")
+KERNEL_MESSAGE = struct.Struct("<HHIQ2I")
+KERNEL_PARAM = struct.Struct("<I2B2x")
 DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
 
 MAX_RANK = 16
@@ -192,6 +194,14 @@ class Batch:
     def collective_values(self, identity, step):
         """The tensors behind it, up to the next submit(), are of the collective `identity`, called in `step`."""
         self.messages.append(COLLECTIVE_VALUES_MESSAGE.pack(COLLECTIVE_VALUES, 0, COLLECTIVE_VALUES_MESSAGE.size, identity, step))
+
+    def kernel(self, function, name, parameters):
+        """`function`: its CUfunction. `parameters`: (slot, whether a pointer, dtype)."""
+        intern = self._engine.intern
+        self.messages.append(
+            KERNEL_MESSAGE.pack(KERNEL, 0, KERNEL_MESSAGE.size + KERNEL_PARAM.size * len(parameters), function, intern(name),
+                                len(parameters))
+            + b"".join(KERNEL_PARAM.pack(intern(slot), dtype, is_pointer) for slot, is_pointer, dtype in parameters))
 
     def diagnostic(self, level, site, text):
         intern = self._engine.intern

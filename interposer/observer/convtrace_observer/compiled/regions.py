@@ -30,7 +30,7 @@ class Regions:
         self._twins = []
         self._observed = False  # whether the twins run
         self._failures = 0
-        self._replaced = []
+        self._replaced = imports.Replaced()
         self._end_watch = lambda: None
 
     def install(self):
@@ -40,10 +40,7 @@ class Regions:
     def remove(self):
         self._end_watch()
         self.switch(False)
-        for owner, name, original, replacement in self._replaced:
-            if vars(owner).get(name) is replacement:
-                setattr(owner, name, original)
-        self._replaced.clear()
+        self._replaced.put_back()
 
     def forget(self):
         """In a child of a fork, whose engine numbers texts anew: regions that the parent compiled stay unobserved."""
@@ -71,14 +68,10 @@ class Regions:
         try:
             from torch._inductor.codecache import PyCodeCache  # compile_fx has imported it
             load = vars(PyCodeCache)["load_by_key_path"]
-            self._replace(compile_fx, "compile_fx", self._compiles(compile_fx.compile_fx))
-            self._replace(PyCodeCache, "load_by_key_path", classmethod(self._loads(load.__func__)))
+            self._replaced.set(compile_fx, "compile_fx", self._compiles(compile_fx.compile_fx))
+            self._replaced.set(PyCodeCache, "load_by_key_path", classmethod(self._loads(load.__func__)))
         except Exception as error:  # a PyTorch whose Inductor is another one
             self._failed(error)
-
-    def _replace(self, owner, name, replacement):
-        self._replaced.append((owner, name, vars(owner)[name], replacement))
-        setattr(owner, name, replacement)
 
     def _compiles(self, original):
         @functools.wraps(original)

@@ -1,0 +1,32 @@
+#pragma once
+/// @file kernel_signature.h
+/// Names and types of a kernel's parameters, from a compiler that knows them (Triton). The driver
+/// knows only where each parameter lies and how long it is.
+///
+/// Place:    made by the observer port of what the observer tells; applied by function_table.h.
+/// Threads:  immutable once told.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "format/model/dtype.h"
+
+namespace convtrace::cupti {
+
+struct KernelSignature {
+  struct Param {
+    format::StringId slot;  ///< of its values: "arg:x_ptr"
+    bool is_pointer = false;
+    format::DType dtype = format::DType::kUnknown;  ///< of the memory that a pointer points to
+  };
+
+  std::string kernel;  ///< as the driver names it
+  std::vector<Param> params;
+
+  /// Parameters that compilers append are not in a signature (Triton: two for scratch memory).
+  static constexpr size_t kMostAppended = 4;
+};
+
+}  // namespace convtrace::cupti

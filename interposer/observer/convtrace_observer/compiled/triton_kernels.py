@@ -1,0 +1,129 @@
+"""Names and types of Triton kernels' parameters, told to the engine, which records what a kernel writes by the names of
+its arguments: CONVTRACE_COMPILED=all, --all-kernels, rules. Of a program's own kernels they are facts, too:
+`triton.<module>.<kernel>` says "x_ptr *fp32, n i32".
+
+A kernel is described when its binary is loaded, which happens once for each specialization, from a cold and from a warm
+cache, and gives the handle that launches will have. Triton's CompiledKernel loads its own; PyTorch's static launcher those
+of Inductor since 2.8. Triton is never imported here.
+"""
+import functools
+
+from ..base import imports
+
+_MAX_KERNELS, _MAX_VERSIONS, _MAX_TEXT = 1000, 8, 200
+_INDUCTOR = "torch._inductor."
+_UNKNOWN = 0
+# Types of Triton to values of format/model/dtype.h. Those that are 0 have no counterpart.
+_DTYPES = {
+    "fp64": 1, "fp32": 2, "f32": 2, "fp16": 3, "bf16": 4, "fp8e4nv": 5, "fp8e5": 6, "i8": 7, "u8": 8, "i16": 9, "u16": 10,
+    "i32": 11, "u32": 12, "i64": 13, "u64": 14, "i1": 15, "u1": 15, "fp8e4b8": _UNKNOWN, "fp8e4b15": _UNKNOWN,
+    "fp8e5b16": _UNKNOWN}
+
+
+def parameters(names, types, constants):
+    """@param names  of a kernel's arguments. @param types  by name: "*fp32", "i32", a tuple of such. @param constants
+        positions or names of the arguments that are compiled in; Triton gives positions as paths since 3.3
+    @return (name, whether a pointer, dtype) of each parameter of the compiled kernel; None if they are not known: what a
+        tensor descriptor is compiled to differs between devices."""
+    constant = {one[0] if isinstance(one, tuple) and len(one) == 1 else one for one in constants}
+    found = []
+    for position, name in enumerate(names):
+        if name in types and position not in constant and name not in constant:
+            found.extend(_parts(name, types[name]))
+    return None if None in found else found
+
+
+def _parts(name, kind):
+    if isinstance(kind, tuple):
+        for position, one in enumerate(kind):
+            yield from _parts("%s.%d" % (name, position), one)
+    elif kind.startswith("*"):
+        yield name, True, _DTYPES.get(kind[1:].removeprefix("k"), _UNKNOWN)
+    elif kind in _DTYPES:
+        yield name, False, _DTYPES[kind]
+    elif kind != "constexpr":
+        yield None
+
+
+class TritonKernels:
+    def __init__(self, observer):
+        self._observer = observer
+        self._versions = {}  # kernel -> its signatures
+        self._replaced = imports.Replaced()
+        self._watches = ()
+
+    def install(self):
+        self._watches = (imports.watch("triton.compiler.compiler", self._triton_arrived),
+                         imports.watch("torch._inductor.runtime.triton_heuristics", self._inductor_arrived))
+
+    def remove(self):
+        for end in self._watches:
+            end()
+        self._replaced.put_back()
+
+    def _triton_arrived(self, module):
+        self._replaced.wrap(getattr(module, "CompiledKernel", None), "_init_handles", self._loads)
+
+    def _inductor_arrived(self, module):
+        self._replaced.wrap(getattr(module, "StaticTritonCompileResult", None) or
+                            getattr(module, "StaticCudaCompileResult", None), "make_launcher", self._loads_statically)
+
+    def _loads(self, original):
+        @functools.wraps(original)
+        def _init_handles(kernel):
+            if kernel.module is not None:  # before 3.3 each launch comes here
+                return original(kernel)
+            result = original(kernel)
+            self._contained(self._loaded, kernel)
+            return result
+
+        return _init_handles
+
+    def _loads_statically(self, original):
+        @functools.wraps(original)
+        def make_launcher(result):
+            launcher = original(result)
+            self._contained(self._loaded_statically, result)
+            return launcher
+
+        return make_launcher
+
+    def _contained(self, tell, loaded):
+        try:
+            if self._observer.active:
+                tell(loaded)
+        except Exception as error:
+            self._observer.failed("triton", error)
+
+    def _loaded(self, kernel):
+        source = kernel.src
+        function = getattr(source, "fn", None)
+        if function is None:
+            return  # compiled from IR, which has no names
+        self._describe(kernel.function, kernel.name, parameters(function.arg_names, source.signature, source.constants))
+        if not function.module.startswith(_INDUCTOR):
+            self._tell("%s.%s" % (function.module, function.__name__), source.signature)
+
+    def _loaded_statically(self, result):
+        kernel = result.kernel
+        self._describe(kernel.function, kernel.name,
+                       parameters(kernel.arg_names, result.compile_meta["signature"], kernel.full_constexprs))
+
+    def _describe(self, function, name, found):
+        thread = self._observer.threads.state
+        if isinstance(function, int) and found is not None and self._observer.begin(thread):
+            thread.batch.kernel(function, name[:_MAX_TEXT], [("arg:" + one[:_MAX_TEXT], *kind) for one, *kind in found])
+            self._observer.submit(thread)
+
+    def _tell(self, name, signature):
+        text = ", ".join("%s %s" % argument for argument in signature.items())
+        if len(self._versions) >= _MAX_KERNELS and name not in self._versions:
+            return
+        versions = self._versions.setdefault(name, [])
+        if text in versions or len(versions) == _MAX_VERSIONS:
+            return
+        versions.append(text)
+        thread = self._observer.threads.state
+        if self._observer.begin(thread):
+            thread.batch.fact("triton." + name, " | ".join(versions))
+            self._observer.submit(thread)

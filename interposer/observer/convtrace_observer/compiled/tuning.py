@@ -1,0 +1,110 @@
+"""Tells autotuning from training, and what it chose: Triton's `triton.autotune` and Inductor's.
+
+While a configuration is tried out, this thread is in phase `tuning`: its launches belong to no step. The configuration that
+is used from then on is the fact `triton.<kernel>.config`, whether it was measured in this process or comes from a cache.
+Which of its templates max-autotune chose is in the names of the region's calls (calls.py).
+"""
+import functools
+import weakref
+
+from ..base import engine, imports
+
+_MAX_FACTS, _MAX_CHOICES, _MAX_WAITING, _MAX_TEXT = 1000, 8, 4096, 200
+
+
+class Tuning:
+    def __init__(self, observer):
+        self._observer = observer
+        self._replaced = imports.Replaced()
+        self._watches = ()
+        self._waiting = []  # (weak reference to a tuner, function that reads its choices)
+        self._told = {}  # kernel -> its choices
+
+    def install(self):
+        self._watches = (
+            imports.watch("triton.runtime.autotuner", self._triton_arrived),
+            imports.watch("torch._inductor.runtime.triton_heuristics", self._inductor_arrived),
+            imports.watch("torch._inductor.select_algorithm", self._templates_arrived))
+
+    def remove(self):
+        for end in self._watches:
+            end()
+        self._replaced.put_back()
+        self._waiting.clear()
+
+    def _triton_arrived(self, module):
+        tuner = getattr(module, "Autotuner", None)
+        self._replaced.wrap(tuner, "_bench", self._tries)
+        self._replaced.wrap(tuner, "prune_configs", functools.partial(self._is_noted, _chosen_by_triton))
+
+    def _inductor_arrived(self, module):
+        tuner = getattr(module, "CachingAutotuner", None)
+        self._replaced.wrap(tuner, "bench", self._tries)
+        self._replaced.wrap(tuner, "precompile", functools.partial(self._is_noted, _chosen_by_inductor))
+
+    def _templates_arrived(self, module):
+        cache = getattr(module, "AlgorithmSelectorCache", None)
+        self._replaced.wrap(cache, "benchmark_choices", self._tries)
+
+    def _tries(self, original):
+        @functools.wraps(original)
+        def tries(*args, **kwargs):
+            slot = self._observer.threads.state.slot if self._observer.active else [0, 0]
+            before, slot[1] = slot[1], engine.TUNING
+            try:
+                return original(*args, **kwargs)
+            finally:
+                slot[1] = before
+
+        return tries
+
+    def _is_noted(self, read, original):
+        @functools.wraps(original)
+        def noted(tuner, *args, **kwargs):
+            if self._observer.active and len(self._waiting) < _MAX_WAITING:
+                self._waiting.append((weakref.ref(tuner), read))
+            return original(tuner, *args, **kwargs)
+
+        return noted
+
+    def look(self):
+        """Tells what has been chosen since the last look."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        try:
+            for reference, read in waiting:
+                tuner = reference()
+                found = read(tuner) if tuner is not None else ()
+                if found is None:
+                    self._waiting.append((reference, read))
+                for kernel, choice in found or ():
+                    self._tell(kernel, choice)
+        except Exception as error:
+            self._observer.failed("autotuning", error)
+
+    def _tell(self, kernel, choice):
+        if len(self._told) >= _MAX_FACTS and kernel not in self._told:
+            return
+        choices = self._told.setdefault(kernel, [])
+        if choice in choices or len(choices) == _MAX_CHOICES:
+            return
+        choices.append(choice)
+        thread = self._observer.threads.state
+        if self._observer.begin(thread):
+            thread.batch.fact("triton.%s.config" % kernel[:_MAX_TEXT], " | ".join(sorted(choices)))
+            self._observer.submit(thread)
+
+
+def _chosen_by_triton(tuner):
+    """@return (kernel, "(4096,) BLOCK: 128, num_warps: 4, ...") of each key that was tuned; None if none was yet."""
+    function = tuner.base_fn
+    return [("%s.%s" % (function.__module__, function.__name__), ("%s %s" % (key, config))[:_MAX_TEXT])
+            for key, config in list(tuner.cache.items())] or None
+
+
+def _chosen_by_inductor(tuner):
+    """@return the same of a kernel that Inductor made; None while several configurations are left."""
+    if len(tuner.launchers) != 1:
+        return None
+    return [(tuner.fn.__name__, str(tuner.launchers[0].config)[:_MAX_TEXT])]
