@@ -42,7 +42,7 @@ ROOMS = {
         "cupti/stats/tile format/findings/memory format/settings format/values",
     "cupti/gate": "cupti/abi cupti/calls cupti/driver cupti/graphs cupti/kernels cupti/memory cupti/values format/settings",
     "cupti/observe": "cupti/calls cupti/driver cupti/gate cupti/memory",
-    "cupti": "cupti/abi cupti/driver cupti/gate cupti/observe cupti/stats/tile cupti/values",
+    "cupti": "cupti/abi cupti/driver cupti/gate cupti/kernels cupti/observe cupti/stats/tile cupti/values",
     "interposer/abi": "",
     "interposer/core/runtime": "interposer/abi",
     "interposer/core/control": "cupti/kernels format/settings interposer/core/runtime",

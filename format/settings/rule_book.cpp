@@ -106,7 +106,11 @@ Notice RuleBook::report(const Entry& entry) const {
 std::vector<Notice> RuleBook::report() const {
   const SharedLock lock(mutex_);
   std::vector<Notice> lines;
-  for (size_t i = first_; i < entries_.size(); ++i) lines.push_back(report(entries_[i]));
+  for (size_t i = first_; i < entries_.size(); ++i) {
+    // A program without typed kernels is no surprise: nobody named any.
+    if (entries_[i].rule.all_kernels != Rule::AllKernels::kTyped)
+      lines.push_back(report(entries_[i]));
+  }
   return lines;
 }
 

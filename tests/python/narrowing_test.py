@@ -1,10 +1,13 @@
 """What is recorded on request: every operation of chosen modules, what the optimizer keeps; and
 what Triton's kernels take, and how they were tuned."""
+import os
 import sys
+import tempfile
 import types
 import unittest
 
 from support import ObservedTest, torch
+from convtrace_observer.base import imports
 
 nn = torch.nn
 
@@ -15,6 +18,22 @@ def put_module(test, name, **content):
     sys.modules[name] = module = types.ModuleType(name)
     vars(module).update(content)
     test.addCleanup(*(sys.modules.pop, name, None) if before is None else (sys.modules.__setitem__, name, before))
+
+
+class Watches(unittest.TestCase):
+    def test_of_one_module_all_are_told_and_its_loader_is_as_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "watched_by_two.py"), "w", encoding="utf-8") as file:
+                file.write("value = 5\n")
+            sys.path.insert(0, folder)
+            self.addCleanup(sys.path.remove, folder)
+            self.addCleanup(sys.modules.pop, "watched_by_two", None)
+            told = []
+            for _ in range(2):
+                imports.watch("watched_by_two", lambda module: told.append(module.value))
+            import watched_by_two
+            self.assertEqual(told, [5, 5])
+            self.assertNotIn("exec_module", vars(watched_by_two.__loader__))
 
 
 class Block(nn.Module):
@@ -251,7 +270,7 @@ class Tuning(ObservedTest):
         self.optimizer.step()
 
     def facts(self):
-        return {f.name: f.value for f in self.fake.of("fact") if f.name.endswith(".config")}
+        return {f.name: f.value for f in self.fake.of("fact") if f.name.startswith("autotune.")}
 
     def test_is_a_phase_of_its_own_also_where_a_try_fails(self):
         tuner = self.tuner
@@ -268,12 +287,12 @@ class Tuning(ObservedTest):
         tuner.run((1,))
         inductors.precompile()
         self.step()
-        self.assertEqual(self.facts(), {"triton.mine.add.config": "(1,) BLOCK: 256"})
+        self.assertEqual(self.facts(), {"autotune.mine.add": "(1,) BLOCK: 256"})
         tuner.run((2,))
         del inductors.launchers[0]
         self.step()
-        self.assertEqual(self.facts(), {"triton.mine.add.config": "(1,) BLOCK: 256 | (2,) BLOCK: 256",
-                                        "triton.triton_poi_fused_add_0.config": "XBLOCK: 128"})
+        self.assertEqual(self.facts(), {"autotune.mine.add": "(1,) BLOCK: 256 | (2,) BLOCK: 256",
+                                        "autotune.triton_poi_fused_add_0": "XBLOCK: 128"})
 
 
 if __name__ == "__main__":

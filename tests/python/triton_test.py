@@ -63,7 +63,7 @@ class Triton(ProgramTest):
             self.assertEqual(facts["triton.__main__.scaled"],
                              "x_ptr *fp16, out_ptr *fp32, scale fp32, count i32, stride constexpr, BLOCK constexpr")
             self.assertIn("x_ptr *i32", facts["triton.__main__.add_one"])
-            self.assertIn("BLOCK: 256", facts["triton.__main__.add_one.config"])
+            self.assertIn("BLOCK: 256", facts["autotune.__main__.add_one"])
         plain = self.run_program("triton_double.py", DOUBLE, preload=False, python=self.python_with_triton())
         self.assertEqual((plain.returncode, plain.stdout), (0, printed), plain.stderr)
 

@@ -63,8 +63,8 @@ class Observer(State):
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
-        self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules, self.optimizers, backward.Backward(self, torch),
-                       clipping.Clipping(self, torch),
+        self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules,
+                       self.optimizers, backward.Backward(self, torch), clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def _hot_functions(self):

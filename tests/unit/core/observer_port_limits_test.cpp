@@ -138,8 +138,8 @@ TEST_CASE("observer_port: a kernel's parameters arrive, and nothing of a malform
   PortScene f;
   const uint32_t name = f.id("scaled"), slot = f.id("arg:x_ptr");
   const auto f32 = static_cast<uint8_t>(format::DType::kF32);
-  f.submit(MessageBatch().kernel(0x10, name, std::vector<convtrace_kernel_param>{
-                                                 {slot, f32, 1, {}}, {slot, 0, 0, {}}}));
+  f.submit(MessageBatch().kernel(
+      0x10, name, std::vector<convtrace_kernel_param>{{slot, f32, 1, {}}, {slot, 0, 0, {}}}));
   REQUIRE(f.host.kernels.size() == 1);
   const auto& [function, signature] = f.host.kernels[0];
   CHECK(function == 0x10);
@@ -151,8 +151,8 @@ TEST_CASE("observer_port: a kernel's parameters arrive, and nothing of a malform
   CHECK_FALSE(signature.params[1].is_pointer);
 
   constexpr uint8_t kNone = format::kEnumCount<format::DType>;
-  f.submit(MessageBatch().kernel(0x10, name,
-                                 std::vector<convtrace_kernel_param>{{slot, kNone, 1, {}}}));
+  f.submit(
+      MessageBatch().kernel(0x10, name, std::vector<convtrace_kernel_param>{{slot, kNone, 1, {}}}));
   MessageBatch cut;
   cut.kernel(0x10, name, std::vector<convtrace_kernel_param>{{slot, f32, 1, {}}});
   std::vector<std::byte> bytes(cut.bytes().begin(), cut.bytes().end());

@@ -88,6 +88,30 @@ struct MixScene : Scene {
     if (collects) interceptor->collect();
     return take_slots();
   }
+  /// The kernel alone in a graph, launched once. @return the slots whose values came.
+  std::set<std::string> run_graph() {
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    void* params[] = {&args.in,        &args.also_in, &args.out,   &args.in_place,
+                      &args.sometimes, &args.list,    &args.launch};
+    CUDA_KERNEL_NODE_PARAMS node_params{};
+    node_params.func = mix;
+    node_params.gridDimX = node_params.gridDimY = node_params.gridDimZ = 1;
+    node_params.blockDimX = node_params.blockDimY = node_params.blockDimZ = 1;
+    node_params.kernelParams = params;
+    CUgraphNode node = nullptr;
+    REQUIRE(cuGraphAddKernelNode(&node, graph, nullptr, 0, &node_params) == CUDA_SUCCESS);
+    REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+    interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
+    REQUIRE(launch_graph(*interceptor, exec, stream) == CUDA_SUCCESS);
+    interceptor->collect();
+    cuGraphExecDestroy(exec);
+    cuGraphDestroy(graph);
+    return take_slots();
+  }
   std::set<std::string> take_slots() {
     std::set<std::string> slots;
     const auto values = sink.all<TensorStats>();
@@ -218,40 +242,16 @@ TEST_CASE("discovery: with no room for a look what is known is taken, the rest i
 
 TEST_CASE("discovery: of a kernel in a graph come the outputs that launches have shown") {
   MixScene scene;
-  const auto run_graph = [&] {
-    CUstream stream = nullptr;
-    CUgraph graph = nullptr;
-    CUgraphExec exec = nullptr;
-    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
-    void* params[] = {&scene.args.in,       &scene.args.also_in,   &scene.args.out,
-                      &scene.args.in_place, &scene.args.sometimes, &scene.args.list,
-                      &scene.args.launch};
-    CUDA_KERNEL_NODE_PARAMS node_params{};
-    node_params.func = scene.mix;
-    node_params.gridDimX = node_params.gridDimY = node_params.gridDimZ = 1;
-    node_params.blockDimX = node_params.blockDimY = node_params.blockDimZ = 1;
-    node_params.kernelParams = params;
-    CUgraphNode node = nullptr;
-    REQUIRE(cuGraphAddKernelNode(&node, graph, nullptr, 0, &node_params) == CUDA_SUCCESS);
-    REQUIRE(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
-    scene.interceptor->graph_call(CONVTRACE_GRAPH_INSTANTIATED, exec, graph, nullptr);
-    REQUIRE(launch_graph(*scene.interceptor, exec, stream) == CUDA_SUCCESS);
-    scene.interceptor->collect();
-    cuGraphExecDestroy(exec);
-    cuGraphDestroy(graph);
-    return scene.take_slots();
-  };
-  CHECK(run_graph().size() == 7);  // nothing is known: every pointer, each says that
+  CHECK(scene.run_graph().size() == 7);  // nothing is known: every pointer, each says that
   CHECK(scene.last_of("arg:0").looks == 0);
   for (int i = 0; i < 8; ++i) scene.launch_mix();
-  CHECK(run_graph().size() == 4);
+  CHECK(scene.run_graph().size() == 4);
   CHECK(scene.last_of("arg:2").looks == 8);
 }
 
 TEST_CASE("discovery: values of a kernel with a known signature have its names and types") {
-  MixScene scene(settings::rule_for_all_kernels(settings::Rule::AllKernels::kTyped,
-                                                format::Capture::kStats));
+  MixScene scene(
+      settings::rule_for_all_kernels(settings::Rule::AllKernels::kTyped, format::Capture::kStats));
   CHECK(scene.launch_mix().empty());  // nothing is known of it yet
   KernelSignature signature{"mix", {}};
   for (const char* slot : {"arg:in", "arg:also_in", "arg:out", "arg:in_place", "arg:sometimes"})
@@ -270,6 +270,7 @@ TEST_CASE("discovery: values of a kernel with a known signature have its names a
   CHECK(out.stats.mean == 7);
   CHECK(scene.last_of("arg:in_place").dtype == format::DType::kU8);
   CHECK(scene.last_of("arg:in_place").stats.count == kBytes);
+  CHECK(scene.run_graph() == std::set<std::string>{"arg:out", "arg:in_place"});
 }
 
 TEST_CASE("discovery: a type in a rule counts more than that of the signature") {

@@ -277,6 +277,17 @@ TEST_CASE("facts: another CUPTI is told first of all and chooses no kernel", "[d
   CHECK(diff::explains_rounding("version.driver"));  // another driver may choose another kernel
 }
 
+TEST_CASE("facts: another choice of an autotuner is told, a kernel of one run alone is none",
+          "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.meta.facts = {{"autotune.gemm", "BLOCK: 64"}, {"autotune.triton_poi_fused_0", "XBLOCK: 1"}};
+  cand.meta.facts = {{"autotune.gemm", "BLOCK: 128"}};
+  const std::vector<diff::PreflightEntry> told = compared(base, cand).preflight;
+  REQUIRE(told.size() == 1);
+  CHECK(told[0] == diff::PreflightEntry{"autotune.gemm", "BLOCK: 64", "BLOCK: 128"});
+  CHECK(diff::explains_rounding("autotune.gemm"));
+}
+
 TEST_CASE("facts: the root's module is told by its class and places", "[diff][facts]") {
   Run base = training(), cand = training();
   for (Run* run : {&base, &cand}) {

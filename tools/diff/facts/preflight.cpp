@@ -76,6 +76,8 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
   all.insert(b.begin(), b.end());
   for (const auto& [name, ignored] : all) {
     PreflightEntry entry{name, value(a, name), value(b, name)};
+    // A kernel that one run alone has is no other choice.
+    if (name.starts_with("autotune.") && (!entry.base || !entry.cand)) continue;
     if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
   }
   // A fact that only one run has is mostly a consequence of others, so it comes after them.

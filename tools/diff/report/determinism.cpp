@@ -27,6 +27,8 @@ constexpr std::string_view kInstructions =
 constexpr std::string_view kBlas = "products of matrices come from another library";
 constexpr std::string_view kVersion =
     "other kernels may be chosen, which add in another order: last digits differ";
+constexpr std::string_view kTuned =
+    "the autotuner chose, by time, another configuration, which adds in another order";
 constexpr std::string_view kPackage =
     "it may compute in another way: a changed order of operations changes last digits";
 constexpr std::string_view kWorld =
@@ -79,6 +81,7 @@ constexpr Meaning kMeanings[] = {
     {"switch.ATEN_CPU_CAPABILITY", kInstructions},
     {"switch.DNNL_", kInstructions},
     {"switch.ONEDNN_", kInstructions},
+    {"autotune.", kTuned},
     {"version.python", ""},
     {"version.cupti", ""},
     {"version.", kVersion},

@@ -43,7 +43,7 @@ class _Finder:
             execute = loader.exec_module
 
             def exec_module(module):
-                del loader.exec_module
+                vars(loader).pop("exec_module", None)  # gone where another watch of this module came first
                 execute(module)
                 if self in sys.meta_path:
                     _remove(self)

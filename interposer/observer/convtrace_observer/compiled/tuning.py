@@ -1,7 +1,7 @@
 """Tells autotuning from training, and what it chose: Triton's `triton.autotune` and Inductor's.
 
 While a configuration is tried out, this thread is in phase `tuning`: its launches belong to no step. The configuration that
-is used from then on is the fact `triton.<kernel>.config`, whether it was measured in this process or comes from a cache.
+is used from then on is the fact `autotune.<kernel>`, whether it was measured in this process or comes from a cache.
 Which of its templates max-autotune chose is in the names of the region's calls (calls.py).
 """
 import functools
@@ -92,7 +92,7 @@ class Tuning:
         choices.append(choice)
         thread = self._observer.threads.state
         if self._observer.begin(thread):
-            thread.batch.fact("triton.%s.config" % kernel[:_MAX_TEXT], " | ".join(sorted(choices)))
+            thread.batch.fact("autotune." + kernel[:_MAX_TEXT], " | ".join(sorted(choices)))
             self._observer.submit(thread)
 
 

@@ -49,7 +49,7 @@ def regions(bench):
         typed = values_of_kernels(trace, "triton_")
         expect(any(slot.startswith("arg:out_ptr") and dtype == "f32" for slot, dtype in typed),
                "what Inductor's Triton kernels write has other names: %s" % sorted(typed))
-        expect(any(key.startswith("triton.triton_") for key in facts), "no fact says how a kernel of Inductor is configured")
+        expect(any(key.startswith("autotune.triton_") for key in facts), "no fact says how a kernel of Inductor is configured")
         numbers["typed_operands"] = len(typed)
     return numbers
 
@@ -74,7 +74,7 @@ def triton_values(bench):
 def triton_tuning(bench):
     """Benchmarks belong to no step and have no values; what was chosen is a fact."""
     trace, facts = traced(bench, "tuned", compiled="all")
-    chosen = {key: str(value) for key, value in facts.items() if key.startswith("triton.") and key.endswith(".config")}
+    chosen = {key: str(value) for key, value in facts.items() if key.startswith("autotune.")}
     expect(any("shifted_kernel" in key and "BLOCK" in value for key, value in chosen.items()), "facts are %s" % chosen)
     tried = check_tuning(trace, "shifted_kernel")
     found = values_of_kernels(trace, "shifted_kernel")
@@ -90,7 +90,7 @@ def inductor_tuning(bench):
     done, trace = bench.traced(bench.workload("models", "--model", "max_autotuned"), timeout=400, compiled="all")
     bench.result(done)
     facts = trace.check_clean()["meta"]["facts"]
-    chosen = [key for key in facts if key.startswith("triton.triton_") and key.endswith(".config")]
+    chosen = [key for key in facts if key.startswith("autotune.triton_")]
     expect(chosen, "no configuration is a fact: %s" % sorted(facts))
     return {"configurations": len(chosen), "launches_of_tuning": check_tuning(trace, "triton_")}
 

@@ -16,6 +16,7 @@ struct JudgedProgram {
   judge::MemoryJudge judge;
   judge::MemoryJudge::Findings findings;
   uint32_t thread = 11;
+  format::Phase phase = format::Phase::kForward;  ///< of launches
   uint32_t step = 3;
   uint64_t last_generation = 0;
 
@@ -81,6 +82,7 @@ struct JudgedProgram {
     event.stream = stream;
     event.sampled = sampled;
     event.operands = operands;
+    event.place.phase = phase;
     see(event);
   }
   void copy(uint64_t destination, uint64_t source, uint64_t stream) {

@@ -56,6 +56,18 @@ TEST_CASE("memory_judge: a pointer into a block that was freed, in memory that l
   CHECK(found.block);
 }
 
+TEST_CASE("memory_judge: what an autotuner tries out is no use of memory") {
+  Program p;
+  const uint64_t block = p.alloc(kSegment, kBytes);
+  p.free(block);
+  p.phase = format::Phase::kTuning;
+  p.launch({Program::pointer(kSegment, block)});
+  CHECK(p.findings.empty());
+  p.phase = format::Phase::kForward;
+  p.launch({Program::pointer(kSegment, block)});
+  CHECK(p.dangling() == 1);
+}
+
 TEST_CASE("memory_judge: the stack in front of a launch is its own, and its graph's kernels'") {
   Program p;
   const uint64_t block = p.alloc(kSegment, kBytes);

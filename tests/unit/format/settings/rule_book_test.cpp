@@ -111,4 +111,12 @@ TEST_CASE("rule_book: what was matched before is looked up", "[settings]") {
   CHECK(later < first);
 }
 
+TEST_CASE("rule_book: of the rule for typed kernels nothing is reported", "[settings]") {
+  using enum Rule::AllKernels;
+  RuleBook typed({rule_for_all_kernels(kTyped, format::Capture::kStats)});
+  CHECK(typed.report().empty());
+  RuleBook each({rule_for_all_kernels(kEach, format::Capture::kStats)});
+  CHECK(each.report().size() == 1);
+}
+
 }  // namespace convtrace::settings
