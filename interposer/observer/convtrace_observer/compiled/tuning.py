@@ -49,7 +49,7 @@ class Tuning:
     def _tries(self, original):
         @functools.wraps(original)
         def tries(*args, **kwargs):
-            slot = self._observer.threads.state.slot if self._observer.active else [0, 0]
+            slot = self._slot()
             before, slot[1] = slot[1], engine.TUNING
             try:
                 return original(*args, **kwargs)
@@ -58,11 +58,23 @@ class Tuning:
 
         return tries
 
+    def _slot(self):
+        """The words that say where this thread is; of others where it is not observed."""
+        try:
+            if self._observer.active:
+                return self._observer.threads.state.slot
+        except Exception as error:
+            self._observer.failed("autotuning", error)
+        return [0, 0]
+
     def _is_noted(self, read, original):
         @functools.wraps(original)
         def noted(tuner, *args, **kwargs):
-            if self._observer.active and len(self._waiting) < _MAX_WAITING:
-                self._waiting.append((weakref.ref(tuner), read))
+            try:
+                if self._observer.active and len(self._waiting) < _MAX_WAITING:
+                    self._waiting.append((weakref.ref(tuner), read))
+            except Exception as error:
+                self._observer.failed("autotuning", error)
             return original(tuner, *args, **kwargs)
 
         return noted
