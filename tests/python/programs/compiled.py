@@ -1,6 +1,7 @@
 """Trains a model that torch.compile compiles with Inductor: compiled.py MODEL [eager] [FAULT...]. Prints a line of JSON: the losses'
 bits, a hash of the weights, and what Dynamo counted. FAULT: `scale N`, `drop N` or `part N`, the code of the N-th C++
-kernel computes another value; `graph N`, so does the N-th sum or product of the graph that Inductor lowers."""
+kernel computes another value; `graph N`, so does the N-th sum or product of the graph that Inductor lowers; `lowering NAME`, a
+fault of lowering_faults.py."""
 import hashlib
 import json
 import linecache
@@ -10,6 +11,8 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import lowering_faults
 
 torch.set_num_threads(1)
 
@@ -126,6 +129,27 @@ class Shared(nn.Module):
         return self.layers[1](x)
 
 
+class Mix(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(width))
+
+    def forward(self, a, b):
+        return torch.where(a > 0, a * self.gain, b * 0.5)
+
+
+class Odd(nn.Module):
+    """Widths that are no multiple of a vector's; as many rows as columns."""
+
+    def __init__(self, width=19):
+        super().__init__()
+        self.up, self.norm, self.mix = nn.Linear(width, width), nn.LayerNorm(width), Mix(width)
+        nn.init.normal_(self.norm.weight)
+
+    def forward(self, x):
+        return self.mix(self.norm(self.up(x)), x)
+
+
 MODELS = {
     # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts)
     "gpt": (Gpt, lambda step: torch.randint(50, (4, 16)), {}),
@@ -134,6 +158,8 @@ MODELS = {
     "views": (Views, lambda step: torch.randn(8, 16), {"fullgraph": True}),
     "breaks": (Breaks, lambda step: torch.randn(8, 16), {}),
     "shared": (Shared, lambda step: torch.randn(8, 16), None),
+    "odd": (Odd, lambda step: torch.randn(19, 19), {}),
+    "dropped": (lambda: nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.25), nn.Linear(16, 16)), lambda step: torch.randn(8, 16), {}),
     "dynamic": (lambda: Mlp(16), lambda step: torch.randn(5 + step, 16), {"dynamic": True}),
 }
 
@@ -203,7 +229,9 @@ def plant(kind, number):
 def main():
     name, *rest = sys.argv[1:]
     is_eager = rest[:1] == ["eager"]
-    if not is_eager and rest:
+    if rest[:1] == ["lowering"]:
+        lowering_faults.plant(rest[1])
+    elif not is_eager and rest:
         plant(rest[0], int(rest[1]))
     make, batch, options = MODELS[name]
     torch.manual_seed(0)
