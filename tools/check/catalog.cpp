@@ -10,6 +10,10 @@ namespace {
 
 constexpr CatalogRow kRows[] = {
     {"optimizer-of-others", "an optimizer that updates nothing that computes", nullptr},
+    {"dropped-write", "memory that a compiled region was to write, and that is as it was",
+     make_dropped_write},
+    {"stale-region", "a kernel of a compiled region that gave the bits of the step before",
+     make_stale_region},
     {"stale-gradient", "a gradient with the bits of an earlier step, as a whole or in part",
      make_stale_gradient},
     {"gradients-add-up", "gradients that contain those of earlier steps", make_gradients_add_up},

@@ -134,6 +134,7 @@ class Judge {
     value.padding = event.padding;
     value.pad_count = event.pad_count;
     value.storage = event.value.storage;
+    value.address = event.address;
     value.ranges_at = step.ranges.size();
     value.samples_at = step.samples.size();
     if (slot.role == Role::kGradient || slot.role == Role::kUnclipped) {

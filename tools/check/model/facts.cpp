@@ -90,6 +90,11 @@ std::optional<bool> Facts::takes_tensors_alone(format::StringId scope, format::S
   return known.empty() ? std::nullopt : std::optional(known == "tensors alone");
 }
 
+std::string_view Facts::of_program(const std::string& name) const {
+  const auto found = program_.find(name);
+  return found == program_.end() ? std::string_view() : std::string_view(found->second);
+}
+
 std::vector<Facts::Setting> Facts::settings() const {
   std::vector<Setting> all;
   for (auto fact = program_.lower_bound(std::string(kOptimizer));

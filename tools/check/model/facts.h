@@ -44,6 +44,8 @@ class Facts {
     unsigned optimizer = 0, group = 0;
     std::string_view key, value;
   };
+  /// @return a fact of the program, "" if it is not known.
+  [[nodiscard]] std::string_view of_program(const std::string& name) const;
   /// Settings of all optimizers' groups, in order. Classes have group 0 and key "class".
   [[nodiscard]] std::vector<Setting> settings() const;
   /// @return the number that a setting is, nullopt for others.

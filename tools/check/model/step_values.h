@@ -50,6 +50,7 @@ struct Value {
   size_t samples_at = 0;  ///< into StepValues::samples
   uint32_t sample_bytes = 0;
   uint64_t storage = 0;  ///< 0: not known
+  uint64_t address = 0;
   format::Padding padding = format::Padding::kNone;
   uint64_t pad_count = 0;
 

@@ -12,6 +12,8 @@ namespace convtrace::check {
 std::unique_ptr<Check> make_not_repeatable();
 std::unique_ptr<Check> make_dropout_mask();  ///< not-repeatable
 std::unique_ptr<Check> make_stale_gradient();
+std::unique_ptr<Check> make_dropped_write();
+std::unique_ptr<Check> make_stale_region();
 std::unique_ptr<Check> make_gradient_flow();  ///< no-gradient, no-motion, optimizer-of-others
 std::unique_ptr<Check> make_moved_without_gradient();
 std::unique_ptr<Check> make_births();         ///< nan

@@ -53,6 +53,7 @@ struct GeneratedCall {
   std::string kernel;              ///< its name there, "triton_poi_fused_gelu_2"; "" if unknown
   std::vector<std::string> nodes;  ///< of the region's graph that it was made of, as far as known
   std::string line;                ///< FILE:LINE of the last of them
+  std::string region;              ///< "0/1 backward": the compiler's number of it, and which pass
 };
 
 /// The place of a module's code; unknown texts are empty.

@@ -7,6 +7,7 @@
 #include "tools/diff/page/page_rows.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/diff/verdict/root_region.h"
 
 namespace convtrace::diff {
 namespace {
@@ -32,6 +33,8 @@ std::string key_of(const RecordReport& record) {
 void RootSection::code() const {
   const std::string text = code_text(root_.code);
   if (!text.empty()) out_.item("Read the code: " + escape_markup(text));
+  const std::string region = region_text(root_.region);
+  if (!region.empty()) out_.item("Compiled region: " + escape_markup(region));
   const std::string generated = generated_text(root_.code.generated);
   if (!generated.empty()) out_.item("Read the generated code: " + escape_markup(generated));
 }

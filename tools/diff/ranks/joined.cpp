@@ -197,6 +197,11 @@ void Joined::decide(bool allow_incomplete) {
     if (!*root || (*root)->in_no_module) continue;
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
+    for (RegionCall& call : (*root)->region.calls) {
+      const GeneratedCall made = facts_.place_of(call.scope, call.op).generated;
+      call.kernel = made.kernel;
+      if ((*root)->region.name.empty()) (*root)->region.name = made.region;
+    }
   }
   mark_receivers();
   std::ranges::sort(result_.renamed, {}, &RenamedModule::base);

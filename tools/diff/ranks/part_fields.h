@@ -103,8 +103,16 @@ void packed(Is<CodePlace> auto& x, auto& visit) {
   visit(module_class, qualified_class, forward, call, changed, generated);
 }
 void packed(Is<GeneratedCall> auto& x, auto& visit) {
-  auto& [kernel, nodes, line] = x;
-  visit(kernel, nodes, line);
+  auto& [kernel, nodes, line, region] = x;
+  visit(kernel, nodes, line, region);
+}
+void packed(Is<RegionCall> auto& x, auto& visit) {
+  auto& [scope, op, kernel, unchanged] = x;
+  visit(scope, op, kernel, unchanged);
+}
+void packed(Is<RegionPlace> auto& x, auto& visit) {
+  auto& [name, border_equal, calls] = x;
+  visit(name, border_equal, calls);
 }
 void packed(Is<UpdateCount> auto& x, auto& visit) {
   auto& [wrong, all] = x;
@@ -115,8 +123,8 @@ void packed(Is<Holder> auto& x, auto& visit) {
   visit(in_cand, rank);
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

@@ -89,6 +89,20 @@ Json one_sided_json(const OneSided& one_sided) {
 
 /// For changed-between, whose own values agree, the numbers are those of the first affected record
 /// (`effect`).
+Json region_json(const RegionPlace& region) {
+  if (region.calls.empty()) return {};
+  Json calls = Json::array();
+  for (const RegionCall& call : region.calls) {
+    calls.push_back({{"scope", call.scope},
+                     {"op", call.op},
+                     {"kernel", text_or_null(call.kernel)},
+                     {"dropped_write", call.unchanged}});
+  }
+  return {{"name", text_or_null(region.name)},
+          {"border_equal", region.border_equal},
+          {"calls", std::move(calls)}};
+}
+
 Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
@@ -115,6 +129,7 @@ Json root_json(const std::optional<RootReport>& root) {
                          {"nodes", generated.nodes},
                          {"line", text_or_null(generated.line)}};
   }
+  json["region"] = region_json(root->region);
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},

@@ -9,6 +9,7 @@
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/diff/verdict/finding_stories.h"
+#include "tools/diff/verdict/root_region.h"
 
 namespace convtrace::diff {
 namespace {
@@ -158,6 +159,7 @@ class TextReport {
       return steps();
     }
     line("  value       ", object_text(record) + ", " + type_text(record));
+    line("  region      ", escape_text(region_text(root.region)));
     line("  generated   ", escape_text(generated_text(root.code.generated)));
     line("  module      ", module_line(root));
     line("  class       ",

@@ -137,6 +137,20 @@ struct Holder {
   uint32_t rank = 0;
 };
 
+/// A call in the code of a compiled region.
+struct RegionCall {
+  std::string scope, op;
+  std::string kernel{};    ///< its name there
+  bool unchanged = false;  ///< an operand that it was to write is as it was before (root_region.h)
+};
+
+/// Where in a compiled region the root lies: the calls that may have made it.
+struct RegionPlace {
+  std::string name{};  ///< "0/1 backward"; "" if none is known
+  bool border_equal = false;  ///< all values of modules before the root agree
+  std::vector<RegionCall> calls{};  ///< empty: the root lies in no region
+};
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -179,6 +193,7 @@ struct RootReport {
   bool weights_differ = false;
   /// Code of the root's module, if its facts were recorded.
   CodePlace code{};
+  RegionPlace region{};
 
   /// Whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }

@@ -11,6 +11,7 @@
 #include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
 #include "tools/diff/verdict/data_flow.h"
+#include "tools/diff/verdict/root_region.h"
 
 namespace convtrace::diff {
 namespace {
@@ -312,6 +313,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
+  root.region = region_of(pair, choice.match, reporter);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
   if (!choice.changed) return root;

@@ -13,18 +13,19 @@ from . import wrapper_source
 _WHOLE = frozenset("aten::" + name for name in ("addmm", "baddbmm", "bias_addmm", "bmm", "convolution", "mm"))
 
 _CONVOLUTION_BACKWARD = "aten::convolution_backward"
+_MAX_MADE = 4000  # characters of a fact
 _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 class Region:
-    """What the forward and the backward code of a region share. `home`: name of the module that was running when it was
-    compiled. `waiting`: runs of the forward code in this step whose backward pass has not come yet; `last`: the run, while
+    """What the forward and the backward code of a region share. `number`: Dynamo's of its compilation, "0/1", or "". `home`: name
+    of the module that was running when it was compiled. `waiting`: runs of the forward code in this step whose backward pass has not come yet; `last`: the run, while
     there is one."""
 
-    __slots__ = ("home", "waiting", "last", "step")
+    __slots__ = ("number", "home", "waiting", "last", "step")
 
-    def __init__(self, home):
-        self.home, self.waiting, self.last, self.step = home, 0, None, -1
+    def __init__(self, number, home):
+        self.number, self.home, self.waiting, self.last, self.step = number, home, 0, None, -1
 
 
 class _Run:
@@ -49,7 +50,7 @@ class Calls:
     def __init__(self, observer):
         self._observer = observer
         self._sites = []
-        self._told = set()
+        self._told = {}  # "SCOPE.OP" -> which outputs are made of which inputs
         self._running = {}  # (region, whether backward) -> _Run, or None for a run that is not recorded
         self._counted, self._step = {}, -1  # (id of a place, phase) -> calls in this step
 
@@ -87,11 +88,19 @@ class Calls:
         return entry.place.name if entry is not None else path
 
     def _tell(self, call, site, trace):
-        name = "compiled.%s.%s" % (site.modules[-1][0], call.op)
-        thread = self._observer.threads.state
-        if name not in self._told and self._observer.begin(thread):
-            self._told.add(name)
-            thread.batch.fact(name, " ".join((call.kernel, "[%s]" % ", ".join(call.nodes), *self._line(trace))))
+        thread, place = self._observer.threads.state, "%s.%s" % (site.modules[-1][0], call.op)
+        made = ";".join("%s<%s" % (output, ",".join(inputs)) for output, inputs in call.made.items())[:_MAX_MADE]
+        if call.dropped and self._observer.begin(thread):
+            thread.batch.fact("compiled_dropped." + place, "%s %s %s" % (call.kernel, *call.dropped))
+        if self._told.get(place) == made or not self._observer.begin(thread):
+            return
+        if place not in self._told:
+            self._told[place] = made
+            region = "region %s %s" % (site.region.number, "backward" if site.is_backward else "forward") if site.region.number else ""
+            thread.batch.fact("compiled." + place, " ".join(filter(None, (call.kernel, "[%s]" % ", ".join(call.nodes), *self._line(trace), region))))
+        else:
+            self._told[place] = made = ""  # two kernels of one name
+        thread.batch.fact("compiled_made." + place, made)
 
     def _line(self, trace):
         """Yields "model.py:12" of a stack trace, innermost."""

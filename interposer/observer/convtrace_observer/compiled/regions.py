@@ -130,7 +130,7 @@ class Regions:
         else:
             known, saved = self._current.graph, None
             entry = self._observer.threads.state.entry
-            region = calls.Region(entry.place.name if entry is not None else "")
+            region = calls.Region(key[0] or "", entry.place.name if entry is not None else "")
         if known is None:
             return  # the graph is not Dynamo's
         names[twin.BEFORE], names[twin.AFTER] = self._calls.before, self._calls.after

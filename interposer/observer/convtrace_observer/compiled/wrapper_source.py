@@ -9,6 +9,8 @@ import bisect
 import re
 import warnings
 
+from . import kernel_source
+
 KERNEL, EXTERN = "kernel", "extern"
 
 _HEADER = re.compile(r"# AOT ID: \['(\d+)_(\w+)'\]")
@@ -22,14 +24,16 @@ _ASYNC = "async_compile"
 class Call:
     """A call in the generated code. `kernel` is its name there, `op` a name without the kernel's number, which changes
     with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
-    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is."""
+    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is. `made`: of a
+kernel's outputs the inputs that each is made of, by name. `dropped`: (name, owner) of a view of the owner's memory that was to
+hold what the call computes; the view is given up behind the call, and nothing was written to it."""
 
-    __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement")
+    __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement", "made", "dropped")
 
     def __init__(self, kind, kernel, op, inputs, outputs, statement):
         self.kind, self.kernel, self.op = kind, kernel, op
         self.inputs, self.outputs, self.statement = inputs, outputs, statement
-        self.nodes, self.trace = (), ""
+        self.nodes, self.trace, self.made, self.dropped = (), "", {}, None
 
 
 class Function:
@@ -76,11 +80,13 @@ class _Reader:
 
     def function(self, node):
         function = Function(node)
+        self._unused = {}  # views that nothing has used yet -> whose memory they are of
         self._block(function, node.body)
         return function
 
     def _block(self, function, statements):
         for statement in statements:
+            self._views(function, statement)
             call = self._call(statement)
             if call is not None:
                 self._place(call)
@@ -102,6 +108,17 @@ class _Reader:
         elif isinstance(target, ast.Name) and isinstance(value, ast.Call) and not _allocates(value):
             function.aliases.append((len(function.calls), target.id, None))
 
+    def _views(self, function, statement):
+        """Inductor makes a view of a larger tensor for each part that a kernel computes, and marks it (`# alias`). A view whose
+        name is given to another tensor before anything used it leaves that part unwritten (pytorch#193061)."""
+        assigned = {one.id for one in getattr(statement, "targets", ()) if isinstance(one, ast.Name)} if isinstance(statement, ast.Assign) else set()
+        for name in [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]:
+            owner = self._unused.pop(name, None)
+            if owner and name in assigned and function.calls:
+                function.calls[-1].dropped = (name, owner)
+        if assigned and self._lines[statement.lineno - 1].endswith("# alias"):
+            self._unused.update((name, variable(statement.value)) for name in assigned)
+
     def _call(self, statement):
         value = getattr(statement, "value", None)
         if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(value, ast.Call):
@@ -112,7 +129,9 @@ class _Reader:
             named = list(zip(kernel.parameters, value.args))
             inputs = [one for one in named if not _is_output_only(one[0])]
             outputs = [one for one in named if one[0] in kernel.written and variable(one[1])]
-            return Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
+            call = Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
+            call.made = kernel.made
+            return call
         op = _aten_name(parts)
         if op is None:
             return None
@@ -139,10 +158,12 @@ class _Reader:
 
 
 class _Kernel:
-    __slots__ = ("parameters", "written")
+    __slots__ = ("parameters", "written", "made")
 
-    def __init__(self, parameters, written):
+    def __init__(self, parameters, written, text):
         self.parameters, self.written = parameters, written
+        inputs = [name for name in parameters if "ptr" in name and not _is_output_only(name)]
+        self.made = kernel_source.made_of(text, inputs, [name for name in parameters if name in written])
 
 
 def _kernels(tree):
@@ -166,7 +187,8 @@ def _cpp_kernel(text):
     found = _CPP_PARAMETERS.search(text)
     parameters = [" ".join(one.split()) for one in found[1].split(",")] if found else []
     names = [one.split(" ")[-1] for one in parameters]
-    return _Kernel(names, {name for name, one in zip(names, parameters) if "*" in one and "const " not in one})
+    written = {name for name, one in zip(names, parameters) if "*" in one and "const " not in one}
+    return _Kernel(names, written, text[found.end():] if found else "")
 
 
 def _triton_kernel(name, text):
@@ -174,7 +196,7 @@ def _triton_kernel(name, text):
     names = [one.split(":")[0].strip() for one in found[1].split(",")] if found else []
     mutated = _MUTATED.search(text)
     written = set(re.findall(r"'(\w+)'", mutated[1])) if mutated else set()
-    return _Kernel(names, written | {one for one in names if _is_output_only(one)})
+    return _Kernel(names, written | {one for one in names if _is_output_only(one)}, text[found.end():] if found else "")
 
 
 def _allocates(call):

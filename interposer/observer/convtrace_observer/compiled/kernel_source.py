@@ -1,0 +1,66 @@
+"""Reads in the source of a kernel which of its operands each output is made of. Nothing here needs torch.
+
+The source is that of a C++ or a Triton kernel as Inductor writes it: one assignment a statement, values in variables, and
+operands in parameters. Where it is written in another way an output is made of nothing that is known.
+"""
+import re
+
+_COMMENTS = re.compile(r"//[^\n]*|#[^\n]*")
+_STATEMENTS = re.compile(r"[;{}\n]+")
+_ALIAS = re.compile(r"auto (\w+) = (\w+)$")
+_STORE = re.compile(r"(.*)\.store\(\s*(\w+)(.*)|(?:tl\.store|tl\.atomic_add|atomic_add\w*)\(\s*&?(\w+)(.*)", re.S)
+_ASSIGNMENT = re.compile(r"(.*?[\w\])])\s*[-+*/]?=(?!=)(.*)", re.S)
+_LAMBDA = re.compile(r"(\w+) = \[[&=]\](?:\(\))?$")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def made_of(text, inputs, outputs):
+    """@param inputs, outputs  names of parameters
+    @return {output: names of the inputs that its elements depend on, in their order}
+    """
+    sources = {name: {name} for name in inputs}
+    same, open_lambdas, written = {}, [], {name: set() for name in outputs}
+
+    def of(expression):
+        found = set()
+        for word in _WORD.findall(expression):
+            word = same.get(word, word)
+            found.update(sources.get(word, ()), written.get(word, ()))
+        return found
+
+    for statement in _STATEMENTS.split(_COMMENTS.sub("", text)):
+        statement = statement.strip()
+        alias, opened, store = _ALIAS.match(statement), _LAMBDA.search(statement), _STORE.match(statement)
+        if alias and (alias[2] in sources or alias[2] in written) and alias[2].count("ptr"):
+            same[alias[1]] = alias[2]
+        elif opened:
+            sources[opened[1]] = set()
+            open_lambdas.append(opened[1])
+        elif statement.startswith("return ") and open_lambdas:
+            sources[open_lambdas.pop()] |= of(statement)
+        elif store:
+            value, target = (store[1] + store[3], store[2]) if store[2] else (store[5], store[4])
+            target = same.get(target, target)
+            if target in written:
+                written[target] |= of(value)
+            else:
+                sources[target] = sources.get(target, set()) | of(value)
+        else:
+            _assign(statement, sources, written, same, of)
+    return {name: [one for one in inputs if one in written[name]] for name in outputs}
+
+
+def _assign(statement, sources, written, same, of):
+    found = _ASSIGNMENT.match(statement)
+    left, right = found.groups() if found else ("", "")
+    names = _WORD.findall(left.split("[")[0])
+    if not names or statement.startswith(("for", "if", "while")):
+        return
+    target = same.get(names[-1], names[-1])
+    made = of(right)
+    if target in written:
+        written[target] |= made
+    elif "[" in left or target in _WORD.findall(right):
+        sources[target] = sources.get(target, set()) | made
+    else:
+        sources[target] = made

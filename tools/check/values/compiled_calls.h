@@ -1,0 +1,41 @@
+#pragma once
+/// @file compiled_calls.h
+/// The calls of fused kernels in compiled regions, as checks read them.
+///
+/// Threads:  plain values, which borrow from a step.
+/// Source:   docs/recording.md "Compiled regions", facts `compiled_made.SCOPE.OP`.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/check/model/check.h"
+
+namespace convtrace::check {
+
+/// One run of a fused kernel: what it took, then what it wrote.
+struct KernelCall {
+  std::vector<const Value*> inputs{}, outputs{};
+  uint32_t occurrence = 0;  ///< of those with the same CallKey in the step
+  CallKey key;
+};
+
+/// @return in the order of execution.
+[[nodiscard]] std::vector<KernelCall> kernel_calls(const StepValues& step,
+                                                   const format::Definitions& names);
+
+/// @return of each output's slot without its role ("out_ptr0") the names of the inputs that it is
+/// made of, as the kernel's source says; empty where that is not known.
+[[nodiscard]] std::map<std::string, std::vector<std::string>, std::less<>> made_of(
+    const Facts& facts, const format::Definitions& names, const KernelCall& call);
+
+/// Whether equal bits of such a value mean that nobody wrote it: floats of 32 bits and more, whose
+/// rounding does not hide a small change, of 16 elements or more, not one number, all finite.
+[[nodiscard]] bool tells_writes(const Value& value);
+
+/// @return "cpp_fused_gelu_2 of module h.0.mlp, region 0/0 forward"; not escaped.
+[[nodiscard]] std::string kernel_text(const Facts& facts, const format::Definitions& names,
+                                      const CallKey& key);
+
+}  // namespace convtrace::check
