@@ -205,6 +205,10 @@ class Judge {
     if (!std::ranges::is_sorted(step.values, {}, order))
       std::ranges::stable_sort(step.values, {}, order);
     step.index();
+    if (const auto& facts = trace_.meta().facts; facts.size() != meta_facts_) {
+      facts_.take(facts);
+      meta_facts_ = facts.size();
+    }
     facts_.take(step);
     const Surroundings around = surroundings(draws(step));
     for (const auto& check : checks_) check->see(step, around);
@@ -260,6 +264,7 @@ class Judge {
   std::vector<StringId> texts_;  ///< by texts of the trace
   uint32_t last_ = 0, least_ = 0;
   RankResult result_;
+  size_t meta_facts_ = 0;  ///< facts of the trace's head that were taken
   size_t told_ = 0;  ///< findings of the result that collect() has returned
 };
 

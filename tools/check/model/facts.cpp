@@ -6,6 +6,7 @@
 namespace convtrace::check {
 namespace {
 
+constexpr std::string_view kDropped = "compiled_dropped.";
 constexpr std::string_view kOptimizer = "optimizer.";
 
 /// Reads the number before the next dot and passes over both.
@@ -88,6 +89,19 @@ std::optional<bool> Facts::takes_tensors_alone(format::StringId scope, format::S
                                  : of_program != program_.end() ? of_program->second
                                                                 : std::string_view();
   return known.empty() ? std::nullopt : std::optional(known == "tensors alone");
+}
+
+void Facts::take(const std::vector<std::pair<std::string, std::string>>& of_program) {
+  for (const auto& [name, value] : of_program)
+    if (name.starts_with("compiled")) program_[name] = value;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> Facts::dropped_views() const {
+  std::vector<std::pair<std::string_view, std::string_view>> views;
+  for (auto fact = program_.lower_bound(std::string(kDropped));
+       fact != program_.end() && fact->first.starts_with(kDropped); ++fact)
+    views.emplace_back(std::string_view(fact->first).substr(kDropped.size()), fact->second);
+  return views;
 }
 
 std::string_view Facts::of_program(const std::string& name) const {

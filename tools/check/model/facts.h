@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "format/model/definitions.h"
 #include "tools/check/model/step_values.h"
@@ -22,6 +23,8 @@ class Facts {
   explicit Facts(const format::Definitions& names) : names_(names) {}
 
   void take(const StepValues& step);
+  /// Facts of the program that belong to no step: of compiled regions.
+  void take(const std::vector<std::pair<std::string, std::string>>& of_program);
 
   /// @return "" if it is not known.
   [[nodiscard]] std::string_view of_module(format::StringId scope, std::string_view name) const;
@@ -44,6 +47,8 @@ class Facts {
     unsigned optimizer = 0, group = 0;
     std::string_view key, value;
   };
+  /// Views that generated code gives up unused: ("SCOPE.OP", "KERNEL VIEW OWNER").
+  [[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> dropped_views() const;
   /// @return a fact of the program, "" if it is not known.
   [[nodiscard]] std::string_view of_program(const std::string& name) const;
   /// Settings of all optimizers' groups, in order. Classes have group 0 and key "class".

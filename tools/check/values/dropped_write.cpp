@@ -22,16 +22,11 @@
 namespace convtrace::check {
 namespace {
 
-constexpr std::string_view kDropped = "compiled_dropped.";
-
 class DroppedWrite : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
-    for (const FactSeen& fact : step.facts) {
-      const std::string_view name = around.names.text(fact.name);
-      if (!fact.scope && name.starts_with(kDropped) && told_.insert(fact.name).second)
-        tell_view(step, around, name.substr(kDropped.size()), fact.value);
-    }
+    for (const auto& [place, view] : around.facts.dropped_views())
+      if (told_.emplace(place).second) tell_view(step, around, place, std::string(view));
     for (const KernelCall& call : kernel_calls(step, around.names)) {
       look("dropped-write");
       for (const Value* output : call.outputs) judge(step, around, call, *output);
@@ -156,7 +151,7 @@ class DroppedWrite : public Check {
 
   std::map<std::tuple<uint64_t, uint64_t, uint64_t>, std::vector<const Value*>> held_;
   std::map<Place, Statistics> statistics_;
-  std::set<format::StringId> told_;
+  std::set<std::string, std::less<>> told_;
 };
 
 }  // namespace
