@@ -150,6 +150,30 @@ class Odd(nn.Module):
         return self.mix(self.norm(self.up(x)), x)
 
 
+class Table(nn.Module):
+    """Scales and shifts of two norms are parts of one parameter, as in AdaLN."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.norm, self.table = nn.LayerNorm(width, elementwise_affine=False), nn.Parameter(torch.randn(4, width))
+
+    def forward(self, x):
+        scale, shift, scale2, shift2 = self.table.chunk(4)
+        x = self.norm(x) * (1 + scale) + shift
+        return self.norm(x.tanh()) * (1 + scale2) + shift2
+
+
+class Planes(nn.Module):
+    """A number is added to each plane of a convolution's output, as in a U-Net's block."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.conv, self.proj = nn.Conv2d(3, width, 3), nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.conv(x) + self.proj(F.silu(x[:, 0, 0, :8]))[:, :, None, None]
+
+
 MODELS = {
     # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts)
     "gpt": (Gpt, lambda step: torch.randint(50, (4, 16)), {}),
@@ -159,6 +183,8 @@ MODELS = {
     "breaks": (Breaks, lambda step: torch.randn(8, 16), {}),
     "shared": (Shared, lambda step: torch.randn(8, 16), None),
     "odd": (Odd, lambda step: torch.randn(19, 19), {}),
+    "table": (Table, lambda step: torch.randn(16, 32), {}),
+    "planes": (Planes, lambda step: torch.randn(4, 3, 10, 10), {}),
     "dropped": (lambda: nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.25), nn.Linear(16, 16)), lambda step: torch.randn(8, 16), {}),
     "dynamic": (lambda: Mlp(16), lambda step: torch.randn(5 + step, 16), {"dynamic": True}),
 }

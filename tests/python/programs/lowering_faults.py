@@ -111,8 +111,46 @@ TEN = {
     "index": Fault("gpt", {"tokens", "h.0.before", "h.0"}, text=index),
     "unscaled": Fault("dropped", {"1"}, graph=(False, unscaled), base=("good",)),
 }
-FRESH = {}
-ALL = {**TEN, **FRESH}
+
+
+def narrowed(source):
+    """What a kernel with an erf stores is rounded to bf16."""
+    if ".erf()" not in source:
+        return source
+    return re.sub(r"(tmp\d+)\.store\(", r"at::vec::convert<float,1,c10::BFloat16,1>(at::vec::convert<c10::BFloat16,1,float,1>(\1)).store(",
+                  source, count=1)
+
+
+def garbage(source):
+    """A sum over a plane contains what was in memory: the workspace of a reduction was not cleared (pytorch#190796)."""
+    return re.sub(r"(\w+)\.store\((out_ptr\d+) ", r"(\1 + at::vec::Vectorized<float>(1e37f)).store(\2 ", source, count=1) \
+        if "tmp_acc0_vec" in source and "backward" not in source else source
+
+
+def dropped_view(text):
+    """What a kernel computes for a view of a larger tensor goes into a workspace, and the view's name to the sum of that
+    (pytorch#193061, `_codegen_mix_order_reduction` of 2.10)."""
+    views = {name: (size, stride) for name, size, stride in
+             re.findall(r"(\w+) = reinterpret_tensor\(\w+, (\(.*?\)), (\(.*?\)), \d+\)  # alias", text)}
+    for line in text.split("\n"):
+        call = re.match(r"( +)(cpp_fused_\w+)\((.*)\)$", line)
+        view = next((name for name in views if call and name in call[3].split(", ")), None)
+        if view:
+            size, stride = views[view]
+            changed = "%sworkspace_0 = empty_strided_cpu(%s, %s, torch.float32); %s(%s); %s = workspace_0.view(1, -1).sum(dim=0).view(%s)" % (
+                call[1], size, stride, call[2], re.sub(r"\b%s\b" % view, "workspace_0", call[3]), view, size)
+            print("fault:", call[2], view, file=sys.stderr)
+            return text.replace(line, changed)
+    return text
+
+
+# `cast` changes nothing: Inductor removes the pair of casts, and the losses are bit-equal. `narrowed` takes its place.
+FRESH = {"narrowed": Fault("gpt", {"h.0.mlp"}, text=narrowed)}
+UPSTREAM = {
+    "dropped_view": Fault("table", {"", "norm"}, base=("eager", "good")),
+    "garbage": Fault("planes", {"conv", "proj", ""}, text=garbage),
+}
+ALL = {**TEN, **FRESH, **UPSTREAM}
 
 
 class _Pass:
@@ -158,6 +196,11 @@ def plant(name):
     """@param name  of ALL; "good": no fault, the kernels alone are printed"""
     fault = ALL.get(name)
     watch_kernels(fault.text if fault is not None else None)
+    if name == "dropped_view":
+        import torch._inductor.config as config
+        from torch._inductor.codecache import PyCodeCache
+        config.fx_graph_cache, write = False, PyCodeCache.write.__func__
+        PyCodeCache.write = classmethod(lambda cls, text, *args, **kwargs: write(cls, dropped_view(text), *args, **kwargs))
     if fault is not None and fault.graph is not None:
         import torch._inductor.config as config
         config.post_grad_custom_post_pass = _Pass(name, *fault.graph)

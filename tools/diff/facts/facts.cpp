@@ -20,12 +20,13 @@ constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "diff
 /// Facts of calls in compiled regions: `compiled.SCOPE.OP`, "KERNEL [NODE, ...] FILE:LINE region 0/1
 /// forward".
 constexpr std::string_view kCompiled = "compiled.";
+constexpr std::string_view kDropped = "compiled_dropped.";
 constexpr std::string_view kRegion = " region ";
 
 GeneratedCall generated_call(std::string_view text) {
   const size_t open = text.find(" ["), close = text.rfind(']');
   if (open == text.npos || close == text.npos || close < open + 2) return {};
-  GeneratedCall call{.kernel = std::string(text.substr(0, open)), .nodes = {}, .line = {}, .region = {}};
+  GeneratedCall call{.kernel = std::string(text.substr(0, open)), .nodes = {}, .line = {}, .drops_view = false, .region = {}};
   std::string_view nodes = text.substr(open + 2, close - open - 2);
   while (!nodes.empty()) {
     const size_t end = std::min(nodes.find(", "), nodes.size());
@@ -292,6 +293,21 @@ void FactDiff::compare_code(const format::TraceMeta& base, const format::TraceMe
         state_.generated.try_emplace(name.substr(kCompiled.size()), generated_call(value));
     }
   }
+  for (const auto& [name, value] : cand.facts) {
+    if (!name.starts_with(kDropped) || base.fact(name)) continue;
+    const auto call = state_.generated.find(name.substr(kDropped.size()));
+    if (call != state_.generated.end()) call->second.drops_view = true;
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> FactDiff::dropped_views() const {
+  std::vector<std::pair<std::string, std::string>> calls;
+  for (const auto& [name, call] : state_.generated) {
+    const size_t dot = name.rfind('.');
+    if (call.drops_view && dot != name.npos)
+      calls.emplace_back(name.substr(0, dot), name.substr(dot + 1));
+  }
+  return calls;
 }
 
 void FactDiff::add(FactDifference fact) {

@@ -197,9 +197,15 @@ void Joined::decide(bool allow_incomplete) {
     if (!*root || (*root)->in_no_module) continue;
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
-    for (RegionCall& call : (*root)->region.calls) {
+    auto& calls = (*root)->region.calls;
+    if (calls.empty() && (*root)->has_values()) {
+      for (auto& [scope, op] : facts_.dropped_views())
+        calls.push_back({.scope = std::move(scope), .op = std::move(op)});
+    }
+    for (RegionCall& call : calls) {
       const GeneratedCall made = facts_.place_of(call.scope, call.op).generated;
       call.kernel = made.kernel;
+      call.unchanged |= made.drops_view;
       if ((*root)->region.name.empty()) (*root)->region.name = made.region;
     }
   }

@@ -103,8 +103,8 @@ void packed(Is<CodePlace> auto& x, auto& visit) {
   visit(module_class, qualified_class, forward, call, changed, generated);
 }
 void packed(Is<GeneratedCall> auto& x, auto& visit) {
-  auto& [kernel, nodes, line, region] = x;
-  visit(kernel, nodes, line, region);
+  auto& [kernel, nodes, line, drops_view, region] = x;
+  visit(kernel, nodes, line, drops_view, region);
 }
 void packed(Is<RegionCall> auto& x, auto& visit) {
   auto& [scope, op, kernel, unchanged] = x;

@@ -59,6 +59,18 @@ RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& r
     add_call(place, record, base_wrote && dropped(end), reporter);
     return place;
   }
+  // What modules and parameters get may be what a kernel wrote: then that one made it.
+  for (uint32_t i = end; i-- > 0 && !record.key.op;) {
+    const ValueRecord& one = step.values[i];
+    if (!one.key.op || one.kind != SlotKind::kOutput || one.stats.hash != record.stats.hash ||
+        one.bytes != record.bytes)
+      continue;
+    if (one.fused) {
+      add_call(place, one, false, reporter);
+      return place;
+    }
+    break;  // an operation that is called: kernels before it made what it took
+  }
   const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
   for (const uint32_t i : alone) {
     const ValueRecord& one = step.values[i];
@@ -81,7 +93,7 @@ std::string region_text(const RegionPlace& place) {
     text += i == 0 ? "" : ", ";
     text += call.kernel.empty() ? call.op : call.kernel;
     if (!call.scope.empty()) text += " (" + call.scope + ")";
-    if (call.unchanged) text += "; it left unchanged what it was to write (dropped-write)";
+    if (call.unchanged) text += "; dropped-write: memory that it was to write is as it was";
   }
   if (place.calls.size() > shown.size()) text += ", ...";
   return text;
