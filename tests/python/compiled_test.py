@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs"))
+import lowering_faults
 from preload_test import BUILD, ProgramTest, torch
 from support import SKIPPED
 
@@ -140,6 +142,94 @@ class MoreFaults(FaultTest):
         for number in range(8):
             with self.subTest(number):
                 self.check_fault("gpt", "scale", number)
+
+
+class LoweringTest(FaultTest):
+    """Faults of programs/lowering_faults.py."""
+
+    def lowered(self, name, fault):
+        """@return path of the trace, {kernel: hash of its source}, what the program said of the fault"""
+        lowering = lowering_faults.ALL.get(fault)
+        model = lowering.model if lowering else name
+        _, trace = self.run_model(model, "lowering", fault, CONVTRACE_COMPILED="all")
+        lines = [line.split() for line in self.stderr.splitlines()]
+        return trace, {tuple(line[1:3]) for line in lines if line[:1] == ["kernel:"]}, [line[1:] for line in lines if line[:1] == ["fault:"]]
+
+    def base(self, model, kind):
+        known = self.bases.get((model, kind))
+        if known is None:
+            if kind == "eager":
+                known = self.run_model(model, "eager", CONVTRACE_COMPILED="all")[1], set()
+            else:
+                known = self.lowered(model, "good")[:2]
+            path = os.path.join(self.cache, "%s-%s.ctrace" % (model, kind))
+            shutil.move(known[0], path)
+            known = self.bases[model, kind] = path, known[1]
+        return known
+
+    def named(self, name):
+        """@return whether a report names a faulty kernel and its module"""
+        fault = lowering_faults.ALL[name]
+        good = self.base(fault.model, "good")[1]
+        trace, kernels, said = self.lowered(fault.model, name)
+        wrong = {kernel for kernel, _ in kernels - good} | {one[0] for one in said}
+        self.assertTrue(wrong, name)
+        self.reports = {}
+        for kind in fault.base:
+            report, text = self.compare(self.base(fault.model, kind)[0], trace)
+            self.reports[kind] = report["root"], text, trace
+            region = (report["root"] or {}).get("region") or {"calls": []}
+            calls = [(call["kernel"], call["scope"]) for call in region["calls"]]
+            if any(kernel in wrong and scope in fault.modules for kernel, scope in calls):
+                return True
+        return False
+
+    def check(self, trace, *options):
+        report = os.path.join(self.folder, "check.json")
+        subprocess.run([os.path.join(BUILD, "bin", "convtrace"), "check", trace, "--json", report, *options],
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(report) as file:
+            return [(one["id"], one["scope"], one["text"]) for one in json.load(file)["findings"]]
+
+
+class Upstream(LoweringTest):
+    def test_a_write_through_a_view_that_is_dropped(self):
+        self.assertTrue(self.named("dropped_view"))
+        root, text, trace = self.reports["eager"]
+        self.assertEqual((root["slot"], root["region"]["border_equal"], root["region"]["calls"][0]["dropped_write"]), ("grad:table", True, True))
+        self.assertIn("equal at the border of region 0/0 backward, first differs in " + root["region"]["calls"][0]["kernel"], text)
+        found = [text for kind, _, text in self.check(trace) if kind == "dropped-write"]
+        self.assertEqual(len(found), 1)
+        self.assertIn(root["region"]["calls"][0]["kernel"], found[0])
+        self.assertEqual(self.check(self.base("table", "good")[0], "--only", "dropped-write,stale-region"), [])
+
+    def test_a_reduction_that_gives_garbage(self):
+        self.assertTrue(self.named("garbage"))
+        self.assertEqual(self.reports["eager"][0]["slot"], "grad:bias")
+        self.assertIn("nan", [kind for kind, _, _ in self.check(self.reports["eager"][2])])
+
+
+class Clean(LoweringTest):
+    """No finding of the two checks in programs without a fault."""
+
+    def test_programs(self):
+        for model in "gpt", "resnet", "lstm", "views", "breaks", "shared", "odd", "dropped", "dynamic", "table", "planes":
+            for arguments in (), ("eager",):
+                with self.subTest(model, arguments=arguments):
+                    trace = self.run_model(model, *arguments, CONVTRACE_COMPILED="all")[1]
+                    self.assertEqual(self.check(trace, "--only", "dropped-write,stale-region"), [])
+
+
+class Lowering(LoweringTest):
+    def test_most_are_named(self):
+        names = [name for name in lowering_faults.TEN if name != "cast"] + list(lowering_faults.FRESH)
+        missed = [name for name in names if not self.named(name)]
+        self.assertLessEqual(len(missed), len(names) // 10, missed)
+
+
+class LoweringSample(LoweringTest):
+    def test_a_tail_that_is_left_out(self):
+        self.assertTrue(self.named("tail"))
 
 
 if __name__ == "__main__":

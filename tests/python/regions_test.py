@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interposer", "observer"))
 
-from convtrace_observer.compiled import graph, sources, twin, wrapper_source  # noqa: E402
+from convtrace_observer.compiled import graph, kernel_source, sources, twin, wrapper_source  # noqa: E402
 
 # As PyTorch 2.11 writes a region for a GPU, with less in it.
 REGION = """# AOT ID: ['3_forward']
@@ -180,6 +180,51 @@ class Twins(unittest.TestCase):
         both.switch(False)
         said.clear()
         self.assertEqual((function([1]), said), (2, ["work"]))
+
+
+class KernelSources(unittest.TestCase):
+    def test_outputs_are_made_of_what_the_source_stores_in_them(self):
+        source = """
+            auto out_ptr1 = in_out_ptr0;
+            auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x0));
+            auto tmp1 = [&]
+            {
+                auto tmp2 = in_ptr1[static_cast<int64_t>(x0)];
+                return tmp2;
+            }
+            ;
+            auto tmp3 = tmp0 > 0 ? tmp1() : static_cast<float>(0.0);
+            tmp3.store(out_ptr0 + static_cast<int64_t>(x0));
+            tmp_acc0_vec = tmp_acc0_vec + tmp0;
+            out_ptr1[static_cast<int64_t>(x0)] = static_cast<float>(tmp_acc0_vec);
+            auto tmp0 = static_cast<float>(x0);
+            out_ptr2[static_cast<int64_t>(x0)] = tmp0;"""
+        self.assertEqual(kernel_source.made_of(source, ["in_ptr0", "in_ptr1"], ["out_ptr0", "in_out_ptr0", "out_ptr2"]),
+                         {"out_ptr0": ["in_ptr0", "in_ptr1"], "in_out_ptr0": ["in_ptr0"], "out_ptr2": []})
+
+    def test_of_triton(self):
+        source = """
+            tmp0 = tl.load(in_ptr0 + (x0), xmask)  # of in_ptr1
+            tmp2 = _tmp2 + tl.load(in_ptr1 + (r1), rmask)
+            _tmp2 = tl.where(rmask, tmp2, _tmp2)
+            tl.store(out_ptr0 + (x0), tmp0, xmask)
+            tl.store(out_ptr1 + (x0), _tmp2, xmask)"""
+        self.assertEqual(kernel_source.made_of(source, ["in_ptr0", "in_ptr1"], ["out_ptr0", "out_ptr1"]),
+                         {"out_ptr0": ["in_ptr0"], "out_ptr1": ["in_ptr1"]})
+
+
+class DroppedViews(unittest.TestCase):
+    def dropped(self, *lines):
+        text = "async_compile = AsyncCompile()\ncpp_fused_sum_0 = async_compile.cpp_pybinding([], '''extern \"C\" void kernel(float* out_ptr0) {}''')\n"
+        text += "def call(args):\n" + "".join("    %s\n" % line for line in lines)
+        return [call.dropped for function in wrapper_source.read(text, ()) for call in function.calls]
+
+    def test_a_view_whose_name_is_given_away_unused(self):
+        view = "buf3 = reinterpret_tensor(buf13, (4, ), (1, ), 2048)  # alias"
+        self.assertEqual(self.dropped(view, "cpp_fused_sum_0(workspace_0)", "buf3 = workspace_0.sum(dim=0)"), [("buf3", "buf13")])
+        self.assertEqual(self.dropped(view, "cpp_fused_sum_0(buf3)", "buf3 = buf4; del buf4  # reuse"), [None])
+        self.assertEqual(self.dropped(view, "cpp_fused_sum_0(buf5)", "buf3.copy_(buf5)"), [None])
+        self.assertEqual(self.dropped(view, "cpp_fused_sum_0(buf5)", "del buf3"), [None])
 
 
 if __name__ == "__main__":
