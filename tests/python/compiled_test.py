@@ -168,21 +168,23 @@ class LoweringTest(FaultTest):
         return known
 
     def named(self, name):
-        """@return whether a report names a faulty kernel and its module"""
+        """@return "right" if a report names a faulty kernel and its module, "parent" if it names the module around that, else "" """
         fault = lowering_faults.ALL[name]
         good = self.base(fault.model, "good")[1]
         trace, kernels, said = self.lowered(fault.model, name)
         wrong = {kernel for kernel, _ in kernels - good} | {one[0] for one in said}
         self.assertTrue(wrong, name)
-        self.reports = {}
+        self.reports, best = {}, ""
         for kind in fault.base:
             report, text = self.compare(self.base(fault.model, kind)[0], trace)
             self.reports[kind] = report["root"], text, trace
             region = (report["root"] or {}).get("region") or {"calls": []}
-            calls = [(call["kernel"], call["scope"]) for call in region["calls"]]
-            if any(kernel in wrong and scope in fault.modules for kernel, scope in calls):
-                return True
-        return False
+            scopes = [call["scope"] for call in region["calls"][:3] if call["kernel"] in wrong]
+            if any(scope in fault.modules for scope in scopes):
+                return "right"
+            if any(module.rpartition(".")[0] in scopes for module in fault.modules):
+                best = "parent"
+        return best
 
     def check(self, trace, *options):
         report = os.path.join(self.folder, "check.json")
@@ -194,7 +196,7 @@ class LoweringTest(FaultTest):
 
 class Upstream(LoweringTest):
     def test_a_write_through_a_view_that_is_dropped(self):
-        self.assertTrue(self.named("dropped_view"))
+        self.assertEqual(self.named("dropped_view"), "right")
         root, text, trace = self.reports["eager"]
         self.assertEqual((root["slot"], root["region"]["border_equal"], root["region"]["calls"][0]["dropped_write"]), ("grad:table", True, True))
         self.assertIn("equal at the border of region 0/0 backward, first differs in " + root["region"]["calls"][0]["kernel"], text)
@@ -204,7 +206,7 @@ class Upstream(LoweringTest):
         self.assertEqual(self.check(self.base("table", "good")[0], "--only", "dropped-write,stale-region"), [])
 
     def test_a_reduction_that_gives_garbage(self):
-        self.assertTrue(self.named("garbage"))
+        self.assertEqual(self.named("garbage"), "right")
         self.assertEqual(self.reports["eager"][0]["slot"], "grad:bias")
         self.assertIn("nan", [kind for kind, _, _ in self.check(self.reports["eager"][2])])
 
@@ -223,13 +225,14 @@ class Clean(LoweringTest):
 class Lowering(LoweringTest):
     def test_most_are_named(self):
         names = [name for name in lowering_faults.TEN if name != "cast"] + list(lowering_faults.FRESH)
-        missed = [name for name in names if not self.named(name)]
-        self.assertLessEqual(len(missed), len(names) // 10, missed)
+        told = {name: self.named(name) for name in names}
+        self.assertGreaterEqual(sum(map(bool, told.values())), 9, told)
+        self.assertGreaterEqual(list(told.values()).count("right"), 8, told)
 
 
 class LoweringSample(LoweringTest):
     def test_a_tail_that_is_left_out(self):
-        self.assertTrue(self.named("tail"))
+        self.assertEqual(self.named("tail"), "right")
 
 
 if __name__ == "__main__":
