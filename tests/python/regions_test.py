@@ -215,7 +215,8 @@ class KernelSources(unittest.TestCase):
 
 class DroppedViews(unittest.TestCase):
     def dropped(self, *lines):
-        text = "async_compile = AsyncCompile()\ncpp_fused_sum_0 = async_compile.cpp_pybinding([], '''extern \"C\" void kernel(float* out_ptr0) {}''')\n"
+        text = "async_compile = AsyncCompile()\n"
+        text += "cpp_fused_sum_0 = async_compile.cpp_pybinding([], '''extern \"C\" void kernel(float* out_ptr0) {}''')\n"
         text += "def call(args):\n" + "".join("    %s\n" % line for line in lines)
         return [call.dropped for function in wrapper_source.read(text, ()) for call in function.calls]
 

@@ -265,7 +265,7 @@ class Judge {
   uint32_t last_ = 0, least_ = 0;
   RankResult result_;
   size_t meta_facts_ = 0;  ///< facts of the trace's head that were taken
-  size_t told_ = 0;  ///< findings of the result that collect() has returned
+  size_t told_ = 0;        ///< findings of the result that collect() has returned
 };
 
 }  // namespace

@@ -46,9 +46,8 @@ class DroppedWrite : public Check {
              const Value& output) {
     if (const Value* read = read_of(call, output); read != nullptr)
       return average(step, around, call, output, *read);
-    const bool copied = std::ranges::any_of(call.inputs, [&](const Value* input) {
-      return input->stats.hash == output.stats.hash;
-    });
+    const bool copied = std::ranges::any_of(
+        call.inputs, [&](const Value* input) { return input->stats.hash == output.stats.hash; });
     const Value* const before = last_before(step, output);
     if (before == nullptr || copied || !tells_writes(output) ||
         before->stats.hash != output.stats.hash)
@@ -78,7 +77,8 @@ class DroppedWrite : public Check {
   const Value* last_before(const StepValues& step, const Value& output) {
     if (held_.empty()) {
       for (const Value& value : step.values)
-        if (value.storage != 0) held_[{value.storage, value.address, value.bytes}].push_back(&value);
+        if (value.storage != 0)
+          held_[{value.storage, value.address, value.bytes}].push_back(&value);
     }
     if (output.storage == 0) return nullptr;
     const Value* last = nullptr;
@@ -104,8 +104,8 @@ class DroppedWrite : public Check {
     if (unchanged && before.taken != now.taken) now.unchanged = before.unchanged + 1;
     now.moved = before.moved || !unchanged;
     before = now;
-    const bool others_move = std::ranges::any_of(
-        call.outputs, [&](const Value* other) { return moves(call, *other); });
+    const bool others_move =
+        std::ranges::any_of(call.outputs, [&](const Value* other) { return moves(call, *other); });
     if (now.unchanged == 2 && (now.moved || others_move))
       tell(step, around, call, output,
            "is as it was before in two steps running, and the kernel took other values in each");
@@ -138,7 +138,8 @@ class DroppedWrite : public Check {
                     .op = std::string(place.substr(op + 1))};
     finding.text = "What kernel " + kernel + " computes for " + view + ", a part of " +
                    value.substr(second + 1) + ", is never written there.";
-    finding.evidence = {"in the generated code " + view + " is a view that nothing uses before its "
+    finding.evidence = {"in the generated code " + view +
+                        " is a view that nothing uses before its "
                         "name is given to another tensor"};
     finish(std::move(finding));
   }

@@ -84,8 +84,10 @@ class StaleRegion : public Check {
     finding.text = std::string(around.names.text(output.name)) + " of kernel " + kernel +
                    " has the bits of step " + then + ", although all that it is made of changed.";
     finding.evidence = {"output: " + numbers_of(output) + ", the same hash in step " + then,
-                        std::to_string(inputs) + " operands that it is made of: other hashes than "
-                                                 "in step " + then};
+                        std::to_string(inputs) +
+                            " operands that it is made of: other hashes than "
+                            "in step " +
+                            then};
     finding.cause = "a write that the compiler dropped, or a part of a kernel that does not run";
     finding.next = "compare with a run without torch.compile: convtrace-diff EAGER COMPILED";
     report(std::move(finding));

@@ -26,7 +26,11 @@ constexpr std::string_view kRegion = " region ";
 GeneratedCall generated_call(std::string_view text) {
   const size_t open = text.find(" ["), close = text.rfind(']');
   if (open == text.npos || close == text.npos || close < open + 2) return {};
-  GeneratedCall call{.kernel = std::string(text.substr(0, open)), .nodes = {}, .line = {}, .drops_view = false, .region = {}};
+  GeneratedCall call{.kernel = std::string(text.substr(0, open)),
+                     .nodes = {},
+                     .line = {},
+                     .drops_view = false,
+                     .region = {}};
   std::string_view nodes = text.substr(open + 2, close - open - 2);
   while (!nodes.empty()) {
     const size_t end = std::min(nodes.find(", "), nodes.size());

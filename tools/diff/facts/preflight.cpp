@@ -38,8 +38,8 @@ Facts facts_of(const format::TraceMeta& meta) {
 /// what calls of compiled regions are made of, and how the program ended (coverage.h).
 bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // reported with the offset of the steps
-  for (const char* prefix :
-       {"recovered.", "stripped.", "library.", "code.", "compiled.", "compiled_made.", "compiled_dropped.", "run.", "exit."})
+  for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "compiled.",
+                             "compiled_made.", "compiled_dropped.", "run.", "exit."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));

@@ -146,8 +146,8 @@ struct RegionCall {
 
 /// Where in a compiled region the root lies: the calls that may have made it.
 struct RegionPlace {
-  std::string name{};  ///< "0/1 backward"; "" if none is known
-  bool border_equal = false;  ///< all values of modules before the root agree
+  std::string name{};               ///< "0/1 backward"; "" if none is known
+  bool border_equal = false;        ///< all values of modules before the root agree
   std::vector<RegionCall> calls{};  ///< empty: the root lies in no region
 };
 

@@ -86,8 +86,7 @@ std::string region_text(const RegionPlace& place) {
   std::string text = place.border_equal ? "equal at the border of " + name + ", first differs in "
                                         : "within " + name + ", differs in ";
   const auto shown = std::span(place.calls).first(std::min(place.calls.size(), kCallsShown));
-  if (place.calls.size() > 1)
-    text += "one of " + std::to_string(place.calls.size()) + " kernels: ";
+  if (place.calls.size() > 1) text += "one of " + std::to_string(place.calls.size()) + " kernels: ";
   for (size_t i = 0; i < shown.size(); ++i) {
     const RegionCall& call = shown[i];
     text += i == 0 ? "" : ", ";

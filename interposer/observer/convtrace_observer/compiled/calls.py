@@ -18,9 +18,9 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 class Region:
-    """What the forward and the backward code of a region share. `number`: Dynamo's of its compilation, "0/1", or "". `home`: name
-    of the module that was running when it was compiled. `waiting`: runs of the forward code in this step whose backward pass has not come yet; `last`: the run, while
-    there is one."""
+    """What the forward and the backward code of a region share. `number`: Dynamo's of its compilation, "0/1", or "". `home`:
+    name of the module that was running when it was compiled. `waiting`: runs of the forward code in this step whose backward
+    pass has not come yet; `last`: the run, while there is one."""
 
     __slots__ = ("number", "home", "waiting", "last", "step")
 

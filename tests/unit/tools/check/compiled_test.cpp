@@ -22,8 +22,9 @@ StatsSpec operand(std::string slot, std::vector<float> values, uint64_t storage,
 }
 
 /// Steps of one kernel, which writes out_ptr0 of in_ptr0 and in_ptr1.
-check::CheckResult kernel_steps(const std::function<StatsSpec(uint32_t, std::string, StatsSpec)>& change,
-                                const std::string& made = "out_ptr0<in_ptr0,in_ptr1") {
+check::CheckResult kernel_steps(
+    const std::function<StatsSpec(uint32_t, std::string, StatsSpec)>& change,
+    const std::string& made = "out_ptr0<in_ptr0,in_ptr1") {
   return checked(
       [&](TraceBuilder& trace) {
         trace.fact("compiled.h.0." + kOp, "cpp_fused_tanh_3 [tanh] model.py:7 region 0/0 forward");
