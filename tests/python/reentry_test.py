@@ -7,10 +7,12 @@ import subprocess
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import weakref
 
 from support import ObservedTest, fake_engine, torch
 from convtrace_observer.base import engine
+from convtrace_observer.calls import ops
 from convtrace_observer.observer import Observer
 from torch import nn
 
@@ -133,6 +135,74 @@ class Reentry(ObservedTest):
 
 
 @unittest.skipIf(fake_engine.PART == "python", "Python runs handlers between its own instructions")
+class Interruptions(ObservedTest):
+    def test_an_exception_in_a_module_leaves_the_stack_clean(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(9, 9))
+        for _ in range(2):
+            with self.assertRaises(RuntimeError):
+                model(torch.randn(2, 4))
+            self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+        enters = [s.scope for s in self.fake.of("scope") if s.enter]
+        leaves = [s.scope for s in self.fake.of("scope") if not s.enter]
+        self.assertEqual(sorted(enters), sorted(leaves))
+
+    def test_an_interrupt_in_a_module_is_forgotten_at_the_next_root(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        handle = model[1].register_forward_pre_hook(interrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            model(torch.randn(2, 4))
+        handle.remove()
+        self.fake.messages.clear()
+        model(torch.randn(2, 4))
+        self.assertEqual(self.steps(), [1])
+        self.assertEqual([s.scope for s in self.fake.of("scope") if s.enter], ["", "0", "1"])
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+
+    def test_a_module_that_calls_itself_is_no_leftover(self):
+        model = nn.Module()
+        model.forward = lambda x, depth=2: model(x, depth - 1) if depth else x
+        model(torch.randn(2, 4))
+        self.assertEqual([(s.scope, s.call) for s in self.fake.of("scope") if s.enter],
+                         [("", 0), ("", 1), ("", 2)])
+        self.assertEqual(self.steps(), [0])
+
+    def test_what_a_signal_handler_raises_inside_the_observer_is_the_programs(self):
+        def too_slow(*_):
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, too_slow)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.fake.on_tensor = lambda tensor: signal.raise_signal(signal.SIGALRM)
+        with self.assertRaises(TimeoutError):
+            nn.Linear(4, 4)(torch.randn(2, 4))
+        self.fake.on_tensor = None
+        self.assertEqual(self.fake.slot(), (None, 0, "forward"))
+        # Where a missing function of torch would do no harm: at the first call, and at an op's.
+        observer, interrupted = self.observer, lambda *_: signal.raise_signal(signal.SIGALRM)
+        for target, name in ((torch._C, "_dispatch_get_all_op_names"), (torch, "get_num_threads")):
+            observer._begun = False
+            with unittest.mock.patch.object(target, name, interrupted), self.assertRaises(TimeoutError):
+                nn.Linear(4, 4)(torch.randn(2, 4))
+        with self.assertRaises(TimeoutError):
+            ops._Tags(interrupted).of(torch.ops.aten.add)
+
+    def test_our_own_failure_never_reaches_the_program(self):
+        model = nn.Linear(4, 4)
+        for _ in range(5):
+            self.observer.threads.state.batch.messages = None
+            self.assertEqual(model(torch.randn(2, 4)).shape, (2, 4))
+        texts = [d.text for d in self.fake.of("diagnostic")]
+        self.assertEqual(len(texts), 2)
+        self.assertRegex(texts[0], "CT-1301 .*AttributeError")
+        self.assertIn("not observed any more", texts[1])
+        self.assertFalse(self.observer.active)
+        self.fake.messages.clear()
+
+
 class Signals(unittest.TestCase):
     """A signal that arrives in C++: its handler runs before the module call begins."""
 
