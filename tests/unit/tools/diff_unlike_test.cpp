@@ -133,6 +133,23 @@ TEST_CASE("unlike: a fused region is joined at its end, and never blamed by a gu
   result = compared(base, cand);
   CHECK(result.verdict == Verdict::kSame);
   CHECK(count(result, Class::kUnmatched) == 3);
+  // Nor does it make rounding behind it a fault.
+  for (Run* run : {&base, &cand}) {
+    const float other = run == &cand ? 1.0000001F : 1;
+    run->add({.step = 1,
+              .phase = Phase::kBackward,
+              .scope = "fc1",
+              .slot = "grad:weight",
+              .values = {other, 2, 3}});
+    run->add({.step = 1,
+              .phase = Phase::kOptimizer,
+              .scope = "fc1",
+              .slot = "param:weight",
+              .values = {other, 5, 6}});
+  }
+  result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kSuspicious) == 1);
 }
 
 TEST_CASE("unlike: independent launches in another order are the same", "[diff][align]") {

@@ -229,6 +229,11 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = Class::kWithinNoise;
     comparison.born = false;
   }
+  // A wrong guess (align.h) pairs two values that have nothing to do with each other.
+  if (matches_[match].confidence < kLeastConfidence && !agrees(comparison.verdict)) {
+    sources_.take_unknown(match);
+    return;
+  }
   take(match, base, cand, apart, source, comparison);
   has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged && !is_form;
 }

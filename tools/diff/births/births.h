@@ -81,8 +81,10 @@ class Births {
   Births(format::Definitions& names, Exactness exactness)
       : exactness_(exactness), sources_(names) {}
 
-  void begin_step(const Lineage& lineage, size_t matches) {
-    sources_.begin_step(lineage, matches);
+  /// @param matches  of the step; must outlive its judgement.
+  void begin_step(const Lineage& lineage, std::span<const Match> matches) {
+    matches_ = matches;
+    sources_.begin_step(lineage, matches.size());
     updates_.begin_step();
   }
 
@@ -131,6 +133,7 @@ class Births {
 
   Exactness exactness_;
   bool tf32_ = false;
+  std::span<const Match> matches_;
   bool has_birth_ = false;  ///< a fault was found: later differences are no measure of rounding
   CompareStored stored_;    ///< may be empty
   Sources sources_;

@@ -54,6 +54,9 @@ class Sources {
   void take(uint32_t match, const ValueRecord& base, const ValueRecord& cand,
             const Difference& difference);
 
+  /// Records that nothing is known of a value: what is made of it may have any source so far.
+  void take_unknown(uint32_t match) { differences_[match] = all_; }
+
   /// Records a parameter's value, which holds until the next call for it.
   /// @param apart  the difference of the two runs' values.
   /// @param rows   first dimension of a matrix.

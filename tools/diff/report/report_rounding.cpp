@@ -67,8 +67,10 @@ std::string tolerance_text(const RecordReport& record) {
     return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
   }
   std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
-                     std::string(to_string(c.field)) + "), tolerance used " +
-                     percent_text(c.tolerance);
+                     std::string(to_string(c.field)) + ')';
+  // What passed on another difference has no tolerance of its own.
+  if (!std::isfinite(c.tolerance)) return text;
+  text += ", tolerance used " + percent_text(c.tolerance);
   if (std::isfinite(c.z) && c.z > 0)
     text += ", of which it is " + tools::times_text(c.z) + " times";
   if (c.source > 0 && std::isfinite(c.source)) {
@@ -86,7 +88,7 @@ std::string rounding_hint(const DiffResult& result) {
                                : ". Whether this program repeats its bits at all is shown by: "
                                  "convtrace repeat -- COMMAND");
   }
-  if (c.verdict != Class::kDiverged || !(c.z <= kNear)) return "";
+  if (c.verdict != Class::kDiverged || !std::isfinite(c.tolerance) || !(c.z <= kNear)) return "";
   return result.noise_given
              ? "just outside of what the --noise runs differ by: more of them would tell"
              : "near the limit of rounding: rerun with --noise OTHER_BASE (another run of the "
