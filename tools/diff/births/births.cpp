@@ -54,7 +54,7 @@ double Births::own_rounding(const ValueRecord& record) const {
 /// After a birth all values differ, so their elements are not compared any more.
 Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   Apart apart = measure(base, cand);
-  if (!stored_ || has_birth_) return apart;
+  if (!stored_ || has_birth_ || base.record.in_pieces) return apart;
   const auto elements = stored_(base.record, cand.record);
   if (!elements) return apart;
   apart.element = elements->max_scaled;

@@ -38,6 +38,31 @@ bool add_fused(std::string_view whole, const toml::node& node, DiffRules& rules)
   return true;
 }
 
+bool add_moved(std::string_view name, const toml::node& node, DiffRules& rules) {
+  const auto other = node.value<std::string>();
+  if (!other || name.find('.') == name.npos || other->find('.') == other->npos) return false;
+  rules.moved.push_back({*other, std::string(name)});
+  return true;
+}
+
+bool add_dimensions(std::string_view pattern, const toml::node& node, DiffRules& rules) {
+  auto compiled = settings::Pattern::compile(pattern);
+  const toml::array* list = node.as_array();
+  if (!compiled.ok() || list == nullptr || list->empty()) return false;
+  std::vector<size_t> order;
+  for (const toml::node& number : *list) {
+    const auto dimension = number.value<uint32_t>();
+    if (!dimension) return false;
+    order.push_back(*dimension);
+  }
+  std::vector<size_t> sorted = order;
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < sorted.size(); ++i)
+    if (sorted[i] != i) return false;
+  rules.dimensions.push_back({std::move(compiled).value(), std::move(order)});
+  return true;
+}
+
 bool add_reduction(std::string_view pattern, const toml::node& node, DiffRules& rules) {
   constexpr std::pair<std::string_view, Reduction> kWords[] = {
       {"pieces", Reduction::kNone}, {"mean", Reduction::kMean}, {"sum", Reduction::kSum}};
@@ -59,6 +84,8 @@ struct Table {
 constexpr Table kTables[] = {
     {"ranks", add_rank, "takes RANK = RANK, each rank once"},
     {"modules", add_module, "takes \"PATH\" = \"PATH\""},
+    {"parameters", add_moved, "takes \"MODULE.NAME\" = \"MODULE.NAME\""},
+    {"dimensions", add_dimensions, "takes \"PATTERN\" = [0, 1, ...] in some order"},
     {"fused", add_fused, "takes NAME = [\"NAME\", ...]"},
     {"reduction", add_reduction, "takes \"PATTERN\" = \"mean\", \"sum\" or \"pieces\""}};
 
@@ -69,7 +96,8 @@ std::string read_table(const std::string& path, std::string_view name, const tom
   const auto table = std::ranges::find(kTables, name, &Table::name);
   if (entries == nullptr || table == std::end(kTables)) {
     return settings::at(path, node.source(),
-                        "a map has the tables [ranks], [modules], [fused] and [reduction] alone");
+                        "a map has the tables [ranks], [modules], [parameters], [fused], "
+                        "[reduction] and [dimensions] alone");
   }
   for (const auto& [key, value] : *entries) {
     if (!table->add(key.str(), value, rules))

@@ -13,8 +13,13 @@
 ///     [reduction]                           # of values that ranks have in full, and unlike, by
 ///     "loss" = "sum"                        # module, op, kernel or slot: mean, sum, pieces; the
 ///                                           # last pattern that matches is used
+///     [parameters]                          # a parameter that one run keeps elsewhere = its name
+///     "h.*.fc.norm_weight" = "h.*.norm.weight"   # in a module of the same run, which computes
+///                                           # nothing there
+///     [dimensions]                          # of activations, by pattern as above: the order in
+///     "*" = [1, 0]                          # which the candidate has the baseline's first dimensions
 ///
-/// `convtrace weights` takes [modules] and [fused] of the same file.
+/// `convtrace weights` takes [modules], [parameters] and [fused] of the same file.
 /// Errors:   one line, with file and line number.
 
 #include <string>

@@ -30,12 +30,21 @@ struct ReductionRule {
   Reduction reduction = Reduction::kMean;
 };
 
+/// In which order the candidate has the first dimensions of an activation; the rest stay.
+struct DimensionRule {
+  settings::Pattern pattern;
+  std::vector<size_t> order;  ///< numbers of the baseline's dimensions
+};
+
 /// Whether ranks are compared with ranks, or what all ranks of a run hold, put together. kAuto: put
 /// together if the runs divide their work among ranks in two ways.
 enum class LayoutChoice : uint8_t { kAuto, kRanks, kWhole };
 
 struct DiffRules {
   std::vector<ScopeRename> renames;  ///< the first that matches is used
+  /// Names of parameters in either run: `cand` is compared as `base`; the first that matches is used
+  std::vector<ScopeRename> moved{};
+  std::vector<DimensionRule> dimensions{};  ///< the last that matches is used
   FusedNames fused = usual_fused_names();
   /// By rank of the candidate; other ranks keep their numbers.
   std::map<uint32_t, uint32_t> base_rank;

@@ -96,6 +96,7 @@ class Diff {
       return false;
     }
     stream = std::make_unique<StepStream>(std::move(reader).value(), names_, launches_, shift);
+    stream->move_parameters(inputs_.rules.moved);
     return true;
   }
 
@@ -314,7 +315,7 @@ class Diff {
   [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
                                        bool has_noise, const StepOffset& offset) const {
     // With other names the steps cannot be compared by their sums.
-    if (!inputs_.rules.renames.empty()) return {};
+    if (!inputs_.rules.renames.empty() || !inputs_.rules.moved.empty()) return {};
     // All values are needed for a report of every value, for the noise of later steps, and to
     // compare ranks with each other.
     const bool every_value = rows_ != nullptr || has_noise || many_ranks_;

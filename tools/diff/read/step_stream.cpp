@@ -35,7 +35,7 @@ void count_occurrences(std::vector<ValueRecord>& values) {
 
 StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
                        LaunchKeys& launches, StepShift shift)
-    : reader_(std::move(reader)), names_(names), launches_(launches), shift_(shift) {
+    : reader_(std::move(reader)), names_(names), launches_(launches), shift_(shift), moved_(names) {
   leave_out(kNothingEqual, Side::kBase);
 }
 
@@ -66,6 +66,7 @@ const StepRecords* StepStream::peek() {
 
 /// Sorts into execution order, and counts repeated keys.
 void StepStream::put_in_order(StepRecords& step) {
+  moved_.apply(step);
   const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
   if (!std::ranges::is_sorted(step.values, {}, order)) {
     std::ranges::stable_sort(step.values, {}, order);

@@ -20,6 +20,7 @@
 #include "format/model/definitions.h"
 #include "reader/trace_reader.h"
 #include "tools/diff/model/findings.h"
+#include "tools/diff/model/moved_parameters.h"
 #include "tools/diff/model/record.h"
 #include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
@@ -42,6 +43,9 @@ class StepStream final : public StepSource {
   /// Returns only what `equal` wants of each step, and reads no more than necessary.
   /// @param equal  must outlive the stream. @param side  the run of this trace.
   void leave_out(const EqualSteps& equal, Side side);
+
+  /// Parameters get other names. Call it before the first step is read.
+  void move_parameters(const std::vector<ScopeRename>& rules) { moved_.use(rules); }
 
   [[nodiscard]] const reader::TraceReader& reader() const { return *reader_; }
   [[nodiscard]] StepShift shift() const { return shift_; }
@@ -99,6 +103,7 @@ class StepStream final : public StepSource {
   format::Definitions& names_;
   LaunchKeys& launches_;
   StepShift shift_;
+  MovedParameters moved_;
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
   std::optional<StepRecords> spare_;   ///< its memory is used for the next step

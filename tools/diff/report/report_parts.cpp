@@ -81,9 +81,9 @@ std::string unknown_text(const DiffResult& result) {
   }
   if (averages != 0) {
     text += "; of " + tools::counted(averages, "value") +
-            (result.wholes ? " in pieces only sums and extrema are known"
+            (result.wholes ? " in pieces, or with other dimensions, only sums and extrema are known"
                            : " that differ only averages are known (raw values of small tensors "
-                             "were left out)") +
+                             "were left out, or dimensions are in another order)") +
             ": elements that changed places would look the same";
   }
   return text;

@@ -4,6 +4,7 @@
 
 #include "tools/diff/align/align.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/compare/dimensions.h"
 #include "tools/diff/verdict/other_forms.h"
 
 namespace convtrace::diff {
@@ -117,21 +118,29 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
   for (uint32_t m = 0; m < pair.alignment.matches.size(); ++m) {
     const ValueView a = view(pair.base, pair.base_of(m));
     const ValueView b = view(pair.cand, pair.cand_of(m));
-    Comparison& comparison = pair.comparisons.emplace_back(compare(a, b));
-    std::optional<NoiseBand> band;
-    if (with_noise && comparison.bits_differ) band = noise_.band(a.record.key);
-    comparison.waived = comparison.bits_differ && ignored_.of(a.record);
-    outcome_.waived += comparison.waived ? 1 : 0;
-    const NoiseBand* noise = band ? &*band : nullptr;
-    const auto by_hand = tolerances_.of(a.record);
-    const bool is_measured_float = comparison.field == Field::kRms;
-    births_.judge(m, a, b, noise, by_hand, comparison);
-    if (is_measured_float) add_allowed(a, b, noise, by_hand, comparison);
+    const auto other = dimensions_.empty() ? std::nullopt : turned(dimensions_, names_, a, b);
+    pair.comparisons.push_back(other ? judge_value(m, other->base(), other->cand(), with_noise)
+                                     : judge_value(m, a, b, with_noise));
   }
   for (const UpdateFault& fault : births_.judge_updates()) {
     Comparison& comparison = pair.comparisons[fault.match];
     if (comparison.bits_differ && !comparison.waived) comparison = fault.comparison;
   }
+}
+
+Comparison RankDiff::judge_value(uint32_t match, const ValueView& base, const ValueView& cand,
+                                 bool with_noise) {
+  Comparison comparison = compare(base, cand);
+  std::optional<NoiseBand> band;
+  if (with_noise && comparison.bits_differ) band = noise_.band(base.record.key);
+  comparison.waived = comparison.bits_differ && ignored_.of(base.record);
+  outcome_.waived += comparison.waived ? 1 : 0;
+  const NoiseBand* noise = band ? &*band : nullptr;
+  const auto by_hand = tolerances_.of(base.record);
+  const bool is_measured_float = comparison.field == Field::kRms;
+  births_.judge(match, base, cand, noise, by_hand, comparison);
+  if (is_measured_float) add_allowed(base, cand, noise, by_hand, comparison);
+  return comparison;
 }
 
 void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,

@@ -88,6 +88,7 @@ class RankDiff {
         scopes_(names, rules.renames),
         tolerances_(names, rules.tolerances),
         ignored_(names, rules.ignored),
+        dimensions_(rules.dimensions),
         births_(names, exactness) {}
 
   RankDiff(const RankDiff&) = delete;
@@ -118,6 +119,8 @@ class RankDiff {
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
   void judge_values(StepPair& pair, bool with_noise);
+  [[nodiscard]] Comparison judge_value(uint32_t match, const ValueView& base, const ValueView& cand,
+                                       bool with_noise);
   void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
                    std::optional<double> by_hand, const Comparison& judged);
   void find_carried(const StepPair& pair);
@@ -137,6 +140,7 @@ class RankDiff {
   Tolerances tolerances_;
   NoiseModel noise_;
   Tolerances ignored_;
+  std::vector<DimensionRule> dimensions_;
   OneSidedValues one_sided_{reporter_, ignored_};
   Births births_;
   RankOutcome outcome_;

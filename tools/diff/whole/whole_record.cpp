@@ -17,7 +17,8 @@ namespace {
 /// Whether what ranks hold of it may be terms of a sum or a mean that is still to be made. Gradients
 /// of parameters are recorded as optimizers get them, but for those that are not clipped yet.
 bool may_be_term(const ValueRecord& record) {
-  return record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput ||
+  const bool is_operand = record.kind == SlotKind::kOther && record.key.op;  // `input_after:0`
+  return record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput || is_operand ||
          is_activation_gradient(record) || record.unclipped;
 }
 
