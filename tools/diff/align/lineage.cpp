@@ -1,5 +1,6 @@
 #include "tools/diff/align/lineage.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -34,11 +35,18 @@ bool flows(const ValueRecord& record) {
          record.kind != SlotKind::kReceived && record.kind != SlotKind::kOther;
 }
 
-/// nullopt: not known, of pieces that the ranks hold in another way.
+/// Whether one is a view of the other with its dimensions in another order.
+bool is_turned(std::span<const uint64_t> a, std::span<const uint64_t> b) {
+  return !std::ranges::equal(a, b) && std::ranges::is_permutation(a, b);
+}
+
+/// nullopt: not known, of pieces that the ranks hold in another way, or of a view whose elements are
+/// hashed in another order.
 std::optional<bool> changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
   const ValueRecord &a = step.values[producer], &b = step.values[consumer];
   if (a.stats.hash == b.stats.hash) return false;
-  if (a.in_pieces || b.in_pieces) return std::nullopt;
+  if (a.in_pieces || b.in_pieces || is_turned(step.shape_of(a), step.shape_of(b)))
+    return std::nullopt;
   return true;
 }
 

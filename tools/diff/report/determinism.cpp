@@ -18,6 +18,8 @@ constexpr std::string_view kWorkspace =
     "cuBLAS repeats its results only with :4096:8 or :16:8, and picks algorithms by this size";
 constexpr std::string_view kNccl =
     "NCCL adds what the ranks send in another order: all reduced gradients differ in last digits";
+constexpr std::string_view kBackend =
+    "what the ranks send is added in another order: all reduced values differ in last digits";
 constexpr std::string_view kSeed =
     "other random numbers: initial weights, dropout and the order of data are other ones";
 constexpr std::string_view kThreads =
@@ -32,7 +34,7 @@ constexpr std::string_view kTuned =
 constexpr std::string_view kPackage =
     "it may compute in another way: a changed order of operations changes last digits";
 constexpr std::string_view kWorld =
-    "each rank sees another part of the data, and gradients are sums of other parts";
+    "ranks divide the data or the model in another way, and sums over ranks have other terms";
 constexpr std::string_view kRecorded =
     "other values were recorded: what one run alone has cannot be compared";
 
@@ -97,7 +99,7 @@ constexpr Meaning kMeanings[] = {
     {"setting.CONVTRACE_ALL_KERNELS", kRecorded},
     {"world size", kWorld},
     {"distributed.world_size", kWorld},
-    {"distributed.backend", kNccl},
+    {"distributed.backend", kBackend},
 };
 
 bool fits(std::string_view fact, std::string_view name) {
