@@ -1,9 +1,11 @@
 #include "tools/weights/command.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include "tools/common/complaints.h"
+#include "tools/common/escape.h"
 #include "tools/diff/model/map_file.h"
 #include "tools/diff/report/outputs.h"
 #include "tools/weights/read.h"
@@ -19,11 +21,21 @@ bool read_names(const std::string& path, Names& names, std::string& error) {
   if (path.empty()) return true;
   diff::DiffRules rules;
   if (!diff::read_map(path, rules, error)) return false;
-  names = {std::move(rules.fused), std::move(rules.renames)};
+  names = {std::move(rules.fused), std::move(rules.moved), std::move(rules.renames)};
   // The longest matching path of A applies.
   std::ranges::stable_sort(names.modules, std::ranges::greater(),
                            [](const diff::ScopeRename& rename) { return rename.base.size(); });
   return true;
+}
+
+/// @return false if the text is no step; without a text the last one is chosen.
+bool read_choice(const std::string& text, Choice& choice) {
+  choice.start = text == "start";
+  if (choice.start || text.empty()) return true;
+  uint32_t step = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), step);
+  choice.step = step;
+  return failed == std::errc() && end == text.data() + text.size();
 }
 
 }  // namespace
@@ -33,10 +45,17 @@ WeightsCommand::WeightsCommand(CLI::App& app)
           "weights", "Whether two programs hold the same weights: a trainer and an engine, say")) {
   command_->add_option("A", a_, "A trace, or a folder of traces, one a rank")->required();
   command_->add_option("B", b_, "The same of the other program")->required();
-  command_->add_option("--step-a", step_a_, "A's weights after this step; default: the last")
-      ->type_name("N");
-  command_->add_option("--step-b", step_b_, "B's weights after this step; default: the last")
-      ->type_name("N");
+  const auto is_step = [](const std::string& text) {
+    Choice choice;
+    return read_choice(text, choice) ? "" : "takes the number of a step, or start";
+  };
+  command_
+      ->add_option("--step-a", step_a_,
+                   "A's weights after this step, or start: before its first update; default: the "
+                   "last")
+      ->type_name("N|start")
+      ->check(is_step);
+  command_->add_option("--step-b", step_b_, "The same of B")->type_name("N|start")->check(is_step);
   command_->add_option("--map", map_, "Names in the other program (TOML: [modules], [fused])")
       ->type_name("FILE");
   command_->add_option("--json", json_, "Write everything as JSON (- for stdout)")->type_name("F");
@@ -54,11 +73,18 @@ ExitCode WeightsCommand::run() const {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;
   }
+  Choice of_a, of_b;
+  if (!read_choice(step_a_, of_a) || !read_choice(step_b_, of_b)) return ExitCode::kUsage;
+  for (const std::string& why : {refusal(a, of_a), refusal(b, of_b)}) {
+    if (why.empty()) continue;
+    std::cerr << "convtrace: " << numbered(tools::MessageId::kUsage, tools::escape_text(why)) << "\n";
+    return ExitCode::kUsage;
+  }
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
   std::ostream* const json = outputs.open(json_);
   if (outputs.failed()) return ExitCode::kUsage;
-  const Comparison result = compare(a, b, names, step_a_, step_b_);
+  const Comparison result = compare(a, b, names, of_a, of_b);
   if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
   outputs.finish();
   write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),

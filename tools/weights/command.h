@@ -20,8 +20,7 @@ class WeightsCommand {
 
  private:
   CLI::App* command_;
-  std::string a_, b_, map_, json_;
-  std::optional<uint32_t> step_a_, step_b_;
+  std::string a_, b_, map_, json_, step_a_, step_b_;
 };
 
 }  // namespace convtrace::weights

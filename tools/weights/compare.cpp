@@ -13,7 +13,7 @@ namespace {
 struct Side {
   const Weights* weights = nullptr;
   std::vector<std::string> names;
-  std::optional<uint32_t> up_to;
+  Choice choice;
 
   [[nodiscard]] const History& history(size_t i) const {
     return weights->parameters.find(names[i])->second;
@@ -21,8 +21,10 @@ struct Side {
   /// All versions, the last that counts at the end.
   [[nodiscard]] std::vector<Version> versions() const {
     std::vector<Version> all;
-    for (const auto& [version, values] : history(0))
-      if (!up_to || version.step <= *up_to) all.push_back(version);
+    for (const auto& [version, values] : history(0)) {
+      if (choice.start ? version.updated : version.step > choice.step.value_or(version.step)) break;
+      all.push_back(version);
+    }
     return all;
   }
   [[nodiscard]] Whole at(const Version& version) const {
@@ -53,14 +55,16 @@ std::string beside(const std::string& name, const std::string& whole, const std:
 
 class Comparer {
  public:
-  Comparer(const Weights& a, const Weights& b, const Names& names, std::optional<uint32_t> step_a,
-           std::optional<uint32_t> step_b)
-      : a_(a), b_(b), names_(names), step_a_(step_a), step_b_(step_b) {}
+  Comparer(const Weights& a, const Weights& b, const Names& names, const Choice& of_a,
+           const Choice& of_b)
+      : a_(a), b_(b), names_(names), of_a_(of_a), of_b_(of_b) {}
 
   Comparison run() {
+    std::map<std::string, std::string> in_b;  // by the name that counts
+    for (const auto& [name, history] : b_.parameters) in_b.emplace(moved(name), name);
     for (const auto& [name, history] : a_.parameters) {
-      const std::string other = renamed(name);
-      if (b_.parameters.contains(other)) pair({name}, {other});
+      const auto other = in_b.find(renamed(name));
+      if (other != in_b.end()) pair({name}, {other->second});
     }
     for (const bool whole_is_b : {true, false}) find_fused(whole_is_b);
     for (const auto& [name, history] : a_.parameters)
@@ -76,7 +80,14 @@ class Comparer {
   }
 
  private:
-  [[nodiscard]] std::string renamed(const std::string& name) const {
+  /// The name that the user says a parameter is compared by, else its own.
+  [[nodiscard]] std::string moved(const std::string& name) const {
+    return diff::path_in_base(name, names_.moved).value_or(name);
+  }
+
+  /// The name in B of a parameter of A.
+  [[nodiscard]] std::string renamed(const std::string& own) const {
+    std::string name = moved(own);
     for (const diff::ScopeRename& rule : names_.modules) {
       if (auto other = diff::renamed(name, rule.base, rule.cand)) return *std::move(other);
     }
@@ -112,13 +123,14 @@ class Comparer {
     Compared one{.name = name, .verdict = Verdict::kMissing};
     (in_b ? one.in_a : one.in_b).push_back(name);
     one.text = name + " is not in the traces of " + (in_b ? b_ : a_).path + ".";
+    if ((in_b ? b_ : a_).lacks_ranks) unknown_without_ranks(one);
     result_.parameters.push_back(std::move(one));
   }
 
   void pair(std::vector<std::string> in_a, std::vector<std::string> in_b) {
     seen_a_.insert(in_a.begin(), in_a.end());
     seen_b_.insert(in_b.begin(), in_b.end());
-    const Side a{&a_, in_a, step_a_}, b{&b_, in_b, step_b_};
+    const Side a{&a_, in_a, of_a_}, b{&b_, in_b, of_b_};
     Compared one{.name = in_b.size() < in_a.size() ? in_b[0] : in_a[0],
                  .in_a = std::move(in_a),
                  .in_b = std::move(in_b)};
@@ -159,6 +171,11 @@ class Comparer {
       case Alike::kUnlike:
         break;
     }
+    const bool may_lack_pieces = a_.lacks_ranks || b_.lacks_ranks;
+    if (may_lack_pieces && (now_a.stats.count != now_b.stats.count || now_a.pieces > 1 || now_b.pieces > 1)) {
+      unknown_without_ranks(one);
+      return;
+    }
     if (is_parted(now_a, now_b, one) || is_stale(a, of_a, now_b, true, one) ||
         is_stale(b, of_b, now_a, false, one))
       return;
@@ -168,6 +185,12 @@ class Comparer {
       return;
     }
     differs(now_a, now_b, one);
+  }
+
+  void unknown_without_ranks(Compared& one) const {
+    const std::string sides = a_.lacks_ranks && b_.lacks_ranks ? "A and B" : a_.lacks_ranks ? "A" : "B";
+    one.verdict = Verdict::kNotKnown;
+    one.text = one.name + " may be on ranks of " + sides + " that have no trace.";
   }
 
   static std::string pieces_text(const Whole& a, const Whole& b) {
@@ -213,17 +236,12 @@ class Comparer {
       return;
     }
     one.distance = distance(a, b);
-    one.text = one.name + " differs";
-    if (one.distance) one.text += " by " + tools::percent_text(*one.distance) + " of its size";
-    if (a.measured && b.measured)
-      one.text += ": l2 " + tools::number_text(a.stats.l2) + " in A, " +
-                  tools::number_text(b.stats.l2) + " in B";
-    one.text += '.';
+    one.text = one.name + " differs" + difference_text(a, b, one.distance) + '.';
   }
 
   const Weights &a_, &b_;
   const Names& names_;
-  std::optional<uint32_t> step_a_, step_b_;
+  Choice of_a_, of_b_;
   std::set<std::string> seen_a_, seen_b_;
   Comparison result_;
 };
@@ -246,9 +264,31 @@ size_t Comparison::faults() const {
       std::ranges::count_if(parameters, [](const Compared& one) { return is_fault(one.verdict); }));
 }
 
-Comparison compare(const Weights& a, const Weights& b, const Names& names,
-                   std::optional<uint32_t> step_a, std::optional<uint32_t> step_b) {
-  return Comparer(a, b, names, step_a, step_b).run();
+std::string refusal(const Weights& weights, const Choice& choice) {
+  std::set<uint32_t> steps;
+  bool has_start = false;
+  for (const auto& [name, history] : weights.parameters) {
+    has_start |= !history.empty() && !history.begin()->first.updated;
+    for (const auto& [version, values] : history)
+      if (version.updated) steps.insert(version.step);
+  }
+  if (choice.start ? has_start : !choice.step || steps.contains(*choice.step)) return "";
+  std::string there = has_start ? "the start" : "";
+  for (auto step = steps.begin(); step != steps.end();) {
+    const uint32_t first = *step;
+    uint32_t last = first;
+    while (++step != steps.end() && *step == last + 1) ++last;
+    there += (there.empty() ? "" : ", ") + std::to_string(first);
+    if (last != first) there += " to " + std::to_string(last);
+  }
+  return weights.path + " has no weights of " +
+         (choice.start ? "the start" : "step " + std::to_string(*choice.step)) + "; it has those of " +
+         (there.empty() ? "none" : there);
+}
+
+Comparison compare(const Weights& a, const Weights& b, const Names& names, const Choice& of_a,
+                   const Choice& of_b) {
+  return Comparer(a, b, names, of_a, of_b).run();
 }
 
 }  // namespace convtrace::weights

@@ -19,6 +19,7 @@ namespace convtrace::weights {
 /// How the other program calls its modules.
 struct Names {
   diff::FusedNames fused = diff::usual_fused_names();
+  std::vector<diff::ScopeRename> moved{};  ///< as DiffRules::moved
   std::vector<diff::ScopeRename> modules;  ///< A is the baseline; the first that matches is used
 };
 
@@ -54,6 +55,16 @@ struct Compared {
   std::string text{};                ///< one sentence; not escaped
 };
 
+/// Which version of a program's weights is compared.
+struct Choice {
+  bool start = false;              ///< the one before the first update
+  std::optional<uint32_t> step{};  ///< else the last one up to the update of this step; none: the last
+};
+
+/// @return why a program has no such version, with those that there are, not escaped; empty if it
+/// has one.
+[[nodiscard]] std::string refusal(const Weights& weights, const Choice& choice);
+
 struct Comparison {
   const Weights* a = nullptr;
   const Weights* b = nullptr;
@@ -63,8 +74,8 @@ struct Comparison {
   [[nodiscard]] size_t faults() const;
 };
 
-/// @param step_a, step_b  the version to compare: the last one up to the update of this step.
+/// @param of_a, of_b  the versions to compare.
 [[nodiscard]] Comparison compare(const Weights& a, const Weights& b, const Names& names,
-                                 std::optional<uint32_t> step_a, std::optional<uint32_t> step_b);
+                                 const Choice& of_a, const Choice& of_b);
 
 }  // namespace convtrace::weights

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/common/text.h"
 #include "tools/diff/compare/compare.h"
 
 namespace convtrace::weights {
@@ -57,6 +58,40 @@ std::optional<double> distance(const Whole& a, const Whole& b) {
   const format::Sketch &x = a.stats.sketch, &y = b.stats.sketch;
   if (!x.is_known() || !y.is_known() || !(a.stats.l2 > 0)) return std::nullopt;
   return diff::sketched_distance(x, y) / a.stats.l2;
+}
+
+std::string difference_text(const Whole& a, const Whole& b, std::optional<double> distance) {
+  if (!a.measured || !b.measured) return " in its hash; nothing else was recorded";
+  struct Number {
+    std::string_view name;
+    double a, b;
+  };
+  const auto count = [](uint64_t number) { return static_cast<double>(number); };
+  const Stats &x = a.stats, &y = b.stats;
+  const Number numbers[] = {{"NaN", count(x.nan), count(y.nan)},
+                            {"inf", count(x.pos_inf), count(y.pos_inf)},
+                            {"-inf", count(x.neg_inf), count(y.neg_inf)},
+                            {"l2", x.l2, y.l2},
+                            {"l1", x.l1.as_f64(), y.l1.as_f64()},
+                            {"min", x.min.as_f64(), y.min.as_f64()},
+                            {"max", x.max.as_f64(), y.max.as_f64()},
+                            {"sum", x.sum.as_f64(), y.sum.as_f64()},
+                            {"positive", count(x.positive), count(y.positive)},
+                            {"negative", count(x.negative), count(y.negative)}};
+  constexpr int kDigits[] = {6, 9, 17};
+  const bool is_float_pair = is_float(a) && is_float(b);
+  std::string text =
+      distance && *distance > 0 ? " by " + tools::percent_text(*distance) + " of its size" : "";
+  for (const int digits : kDigits) {
+    for (const Number& one : numbers) {
+      if (!is_float_pair || std::isnan(one.a) || std::isnan(one.b)) continue;
+      const std::string in_a = tools::number_text(one.a, digits);
+      const std::string in_b = tools::number_text(one.b, digits);
+      if (in_a != in_b)
+        return text + ": " + std::string(one.name) + ' ' + in_a + " in A, " + in_b + " in B";
+    }
+  }
+  return text.empty() ? " in its bits alone: all numbers that were recorded of it are equal" : text;
 }
 
 Alike alike(const Whole& a, const Whole& b, bool hashes) {

@@ -5,6 +5,7 @@
 /// Threads:  pure functions.
 
 #include <optional>
+#include <string>
 
 #include "tools/weights/weights.h"
 
@@ -14,6 +15,11 @@ enum class Alike : uint8_t { kBits, kNumbers, kCast, kNotKnown, kReordered, kUnl
 
 /// @param hashes  the hashes of both programs can be compared.
 [[nodiscard]] Alike alike(const Whole& a, const Whole& b, bool hashes);
+
+/// @return what differs, to be put behind "differs": ": l2 1.5 in A, 1.6 in B".
+/// @param distance  of the two, if it is known. @pre equal numbers of elements
+[[nodiscard]] std::string difference_text(const Whole& a, const Whole& b,
+                                          std::optional<double> distance);
 
 /// @return the root mean square of their differences by that of the first; nullopt: not known.
 [[nodiscard]] std::optional<double> distance(const Whole& a, const Whole& b);

@@ -1,5 +1,8 @@
 #include "tools/weights/read.h"
 
+#include <algorithm>
+#include <set>
+
 #include "format/model/meta.h"
 #include "reader/trace_reader.h"
 #include "tools/common/escape.h"
@@ -34,7 +37,9 @@ bool read_weights(const std::string& path, Weights& weights, std::string& error)
   if (!diff::open_trace_set(path, set, error)) return false;
   weights.path = path;
   weights.incomplete = set.unreadable;
+  size_t world = 0;
   for (const diff::TraceFile& file : set.files) {
+    world = std::max<size_t>(world, file.meta.world_size);
     auto opened = reader::TraceReader::open(file.path);
     if (!opened.ok()) {
       error = diff::unreadable(file.path, tools::status_text(opened.status()));
@@ -49,6 +54,12 @@ bool read_weights(const std::string& path, Weights& weights, std::string& error)
     if (trace.state() != reader::TraceState::kComplete)
       weights.incomplete.push_back(diff::not_whole(file.path));
   }
+  const std::set<uint32_t> unlike(weights.ranks.begin(), weights.ranks.end());
+  weights.lacks_ranks = unlike.size() < world;
+  if (weights.lacks_ranks && set.is_folder)
+    weights.incomplete.push_back(tools::escape_text(path) + " has traces of " +
+                                 tools::counted(unlike.size(), "rank") + " of " +
+                                 tools::count_text(world));
   return true;
 }
 

@@ -37,6 +37,7 @@ struct Weights {
   std::string path;
   std::map<std::string, History> parameters;  ///< by qualified name: "h.0.mlp.weight"
   std::vector<uint32_t> ranks;
+  bool lacks_ranks = false;             ///< there are fewer traces than the program had ranks
   bool hashed_anew = true;              ///< by version 2 of the hash, on all ranks
   std::vector<std::string> incomplete;  ///< lines about traces, escaped
 };

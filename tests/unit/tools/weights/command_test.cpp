@@ -68,6 +68,33 @@ TEST_CASE("weights command: JSON, and a map", "[weights][command]") {
   }
 }
 
+TEST_CASE("weights command: a version is chosen by its step, or is the first",
+          "[weights][command]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "a.ctrace");
+  StatsSpec spec{.scope = "fc", .slot = "param:weight", .values = {1, 2}};
+  trace.step(0).stats(spec);
+  spec.phase = format::Phase::kOptimizer;
+  for (uint32_t step = 0; step < 3; ++step) {
+    spec.values[0] += 1;
+    trace.step(step).stats(spec);
+  }
+  trace.close();
+  write(dir / "first.ctrace", 1);
+  write(dir / "third.ctrace", 3);
+  const auto code = [&dir](const char* other, const char* step) {
+    return convtrace({"weights", dir / "a.ctrace", dir / other, "--step-a", step}).exit_code;
+  };
+  CHECK(code("first.ctrace", "start") == 0);
+  CHECK(code("third.ctrace", "1") == 0);
+  CHECK(code("first.ctrace", "0") == 4);
+  CHECK(code("first.ctrace", "-1") == 2);
+  const ProcessResult none =
+      convtrace({"weights", dir / "a.ctrace", dir / "first.ctrace", "--step-a", "77"});
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Catch::Contains("no weights of step 77; it has those of the start, 0 to 2"));
+}
+
 TEST_CASE("weights command: names of a hostile trace are escaped", "[weights][command]") {
   const TempDir dir;
   write(dir / "a.ctrace", 1);

@@ -74,9 +74,9 @@ struct Result {
 };
 
 Result compared(const std::string& a, const std::string& b, weights::Names names = {},
-                std::optional<uint32_t> step_a = {}) {
+                const weights::Choice& of_a = {}) {
   Result result{read(a), read(b), {}};
-  result.comparison = weights::compare(result.a, result.b, names, step_a, {});
+  result.comparison = weights::compare(result.a, result.b, names, of_a, {});
   return result;
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("weights: equal, and equal at a version that was asked for", "[weights
   const Result last = compared(dir / "a.ctrace", dir / "b.ctrace");
   CHECK(last.comparison.count(Verdict::kEqual) == 2);
   CHECK(last.comparison.faults() == 0);
-  const Result asked = compared(dir / "a.ctrace", dir / "early.ctrace", {}, 0);
+  const Result asked = compared(dir / "a.ctrace", dir / "early.ctrace", {}, {.step = 0});
   CHECK(asked.comparison.count(Verdict::kEqual) == 2);
 }
 
@@ -178,6 +178,57 @@ TEST_CASE("weights: ranks that should hold copies and do not", "[weights][shards
   const Result result = compared(whole / "a.ctrace", copies / ".");
   CHECK(result.of("fc.weight").verdict == Verdict::kParted);
   CHECK(result.of("fc.bias").verdict == Verdict::kEqual);
+}
+
+TEST_CASE("weights: pieces of a rank without a trace are not known", "[weights][shards]") {
+  const TempDir whole, pieces, some;
+  write(whole / "a.ctrace", {{{.scope = "fc", .name = "weight", .values = numbers(1)}}});
+  write_pieces(pieces, numbers(1), false);
+  write_pieces(some, numbers(1), false);
+  for (const char* rank : {"r1.ctrace", "r3.ctrace"}) std::filesystem::remove(some / rank);
+  for (const TempDir* other : {&whole, &pieces}) {
+    const Result result = compared(*other / ".", some / ".");
+    CHECK(result.of("fc.weight").verdict == Verdict::kNotKnown);
+    CHECK(result.of("fc.weight").text == "fc.weight may be on ranks of B that have no trace.");
+    REQUIRE(result.b.incomplete.size() == 1);
+    CHECK(result.b.incomplete[0].ends_with("has traces of 2 ranks of 4"));
+    CHECK(compared(some / ".", *other / ".").of("fc.weight").verdict == Verdict::kNotKnown);
+  }
+  for (const char* rank : {"r0.ctrace", "r2.ctrace"}) std::filesystem::remove(some / rank);
+  // A parameter that is on other ranks alone, as of another stage of a pipeline.
+  write(some / "r0.ctrace", {{{.scope = "other", .name = "weight", .values = {1}}}}, 0, 4);
+  write(some / "r2.ctrace", {{{.scope = "other", .name = "weight", .values = {1}}}}, 2, 4);
+  CHECK(compared(whole / ".", some / ".").of("fc.weight").verdict == Verdict::kNotKnown);
+  CHECK(compared(whole / ".", some / ".").of("other.weight").verdict == Verdict::kMissing);
+}
+
+TEST_CASE("weights: what differs is said", "[weights]") {
+  const auto text = [](Numbers a, Numbers b) {
+    const TempDir dir;
+    write(dir / "a.ctrace", {{{.scope = "fc", .name = "weight", .values = std::move(a)}}});
+    write(dir / "b.ctrace", {{{.scope = "fc", .name = "weight", .values = std::move(b)}}});
+    return compared(dir / "a.ctrace", dir / "b.ctrace").of("fc.weight").text;
+  };
+  Numbers other = numbers(1);
+  other[3] += 1e-6F;
+  const std::string small = text(numbers(1), other);
+  CHECK_THAT(small, !Catch::Contains(" 0 %"));
+  CHECK_THAT(small, Catch::Contains(" in A, "));
+  other[3] = std::nanf("");
+  CHECK_THAT(text(numbers(1), other), Catch::Contains("NaN 0 in A, 1 in B"));
+}
+
+TEST_CASE("weights: a parameter that a program keeps in another module", "[weights][names]") {
+  const TempDir dir;
+  write(dir / "a.ctrace", {{{.scope = "model.0.norm", .name = "weight", .values = numbers(1)}}});
+  write(dir / "b.ctrace", {{{.scope = "0.qkv", .name = "norm_weight", .values = numbers(1)}}});
+  weights::Names names;
+  names.modules.push_back({"model", ""});
+  names.moved.push_back({"*.norm.weight", "*.qkv.norm_weight"});
+  const Result result = compared(dir / "a.ctrace", dir / "b.ctrace", names);
+  REQUIRE(result.comparison.parameters.size() == 1);
+  CHECK(result.comparison.parameters[0].verdict == Verdict::kEqual);
+  CHECK(result.comparison.parameters[0].in_b == std::vector<std::string>{"0.qkv.norm_weight"});
 }
 
 TEST_CASE("weights: fused modules, and modules of another name", "[weights][names]") {
