@@ -77,7 +77,8 @@ ExitCode WeightsCommand::run() const {
   if (!read_choice(step_a_, of_a) || !read_choice(step_b_, of_b)) return ExitCode::kUsage;
   for (const std::string& why : {refusal(a, of_a), refusal(b, of_b)}) {
     if (why.empty()) continue;
-    std::cerr << "convtrace: " << numbered(tools::MessageId::kUsage, tools::escape_text(why)) << "\n";
+    std::cerr << "convtrace: " << numbered(tools::MessageId::kUsage, tools::escape_text(why))
+              << "\n";
     return ExitCode::kUsage;
   }
   diff::remove_unfinished_files_on_signals();

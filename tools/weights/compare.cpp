@@ -172,7 +172,8 @@ class Comparer {
         break;
     }
     const bool may_lack_pieces = a_.lacks_ranks || b_.lacks_ranks;
-    if (may_lack_pieces && (now_a.stats.count != now_b.stats.count || now_a.pieces > 1 || now_b.pieces > 1)) {
+    if (may_lack_pieces &&
+        (now_a.stats.count != now_b.stats.count || now_a.pieces > 1 || now_b.pieces > 1)) {
       unknown_without_ranks(one);
       return;
     }
@@ -188,7 +189,9 @@ class Comparer {
   }
 
   void unknown_without_ranks(Compared& one) const {
-    const std::string sides = a_.lacks_ranks && b_.lacks_ranks ? "A and B" : a_.lacks_ranks ? "A" : "B";
+    const std::string sides = a_.lacks_ranks && b_.lacks_ranks ? "A and B"
+                              : a_.lacks_ranks                 ? "A"
+                                                               : "B";
     one.verdict = Verdict::kNotKnown;
     one.text = one.name + " may be on ranks of " + sides + " that have no trace.";
   }
@@ -282,8 +285,8 @@ std::string refusal(const Weights& weights, const Choice& choice) {
     if (last != first) there += " to " + std::to_string(last);
   }
   return weights.path + " has no weights of " +
-         (choice.start ? "the start" : "step " + std::to_string(*choice.step)) + "; it has those of " +
-         (there.empty() ? "none" : there);
+         (choice.start ? "the start" : "step " + std::to_string(*choice.step)) +
+         "; it has those of " + (there.empty() ? "none" : there);
 }
 
 Comparison compare(const Weights& a, const Weights& b, const Names& names, const Choice& of_a,

@@ -57,8 +57,9 @@ struct Compared {
 
 /// Which version of a program's weights is compared.
 struct Choice {
-  bool start = false;              ///< the one before the first update
-  std::optional<uint32_t> step{};  ///< else the last one up to the update of this step; none: the last
+  bool start = false;  ///< the one before the first update
+  std::optional<uint32_t>
+      step{};  ///< else the last one up to the update of this step; none: the last
 };
 
 /// @return why a program has no such version, with those that there are, not escaped; empty if it

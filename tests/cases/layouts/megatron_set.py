@@ -274,12 +274,13 @@ MAP = "../../../tools/diff/maps/megatron-lm.toml"
 PAIRS = [
     Pair("hf:1", "megatron:2", map=MAP, told=True),
     Pair("hf:1", "megatron:1", map=MAP, told=True),
-    Pair("hf:1", "megatron:2:te", map=MAP, told=True),
+    Pair("hf:1", "megatron:2:te", map=MAP, told=True, full=True),
     Pair("hf:1:sgd", "megatron:2:sgd", map=MAP, told=True, full=True),
     # Without a map: one program, with tensor parallelism and without, whose sums an autograd function makes.
     Pair("megatron:1", "megatron:2"),
     Pair("hf:1", "megatron:2:bias-everywhere", "0 forward model.layers.1.self_attn.o_proj output:0", map=MAP, told=True),
-    Pair("hf:1", "megatron:2:qkv-scaled", "0 forward model.layers.1.self_attn.linear_qkv param:weight", map=MAP, told=True),
+    Pair("hf:1", "megatron:2:qkv-scaled", "0 forward model.layers.1.self_attn.linear_qkv param:weight", map=MAP, told=True,
+         full=True),
     Pair("hf:1", "megatron:2:te:qkv-scaled", "0 forward model.layers.1.self_attn.linear_qkv param:weight", map=MAP, told=True,
          full=True),
 ]

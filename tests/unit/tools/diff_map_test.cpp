@@ -108,11 +108,10 @@ TEST_CASE("map: a norm that is computed inside the layer behind it", "[diff][map
   const DiffRules told = rules_of("[parameters]\n\"*.mix.fc.norm_weight\" = \"*.norm.weight\"\n");
   const Numbers x = numbers(1), normed = numbers(2), out = numbers(3), weight = numbers(4, 8);
   const auto step = [&](bool inside, const Numbers& own) -> Step {
-    return {value(inside ? "0.mix.fc" : "0.norm", inside ? "param:norm_weight" : "param:weight", own),
-            value("0.norm", "input:0", x),
-            value("0.norm", "output:0", inside ? x : normed),
-            value("0.mix", "input:0", inside ? x : normed),
-            value("0.mix.fc", "output:0", out)};
+    return {
+        value(inside ? "0.mix.fc" : "0.norm", inside ? "param:norm_weight" : "param:weight", own),
+        value("0.norm", "input:0", x), value("0.norm", "output:0", inside ? x : normed),
+        value("0.mix", "input:0", inside ? x : normed), value("0.mix.fc", "output:0", out)};
   };
   CHECK(compared({step(false, weight)}, {step(true, weight)}, told).verdict == Verdict::kSame);
   CHECK(compared({step(true, weight)}, {step(false, weight)}, told).verdict == Verdict::kSame);

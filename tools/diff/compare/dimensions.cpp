@@ -44,9 +44,9 @@ std::optional<Turned> turned(const std::vector<DimensionRule>& rules,
   if (!is_activation(a.kind) || !a.has_shape || !b.has_shape ||
       base.shape.size() != cand.shape.size() || a.stats.hash == b.stats.hash)
     return std::nullopt;
-  const auto rule = std::ranges::find_if(
-      rules.rbegin(), rules.rend(),
-      [&](const DimensionRule& one) { return fits(one.pattern, names, a); });
+  const auto rule =
+      std::ranges::find_if(rules.rbegin(), rules.rend(),
+                           [&](const DimensionRule& one) { return fits(one.pattern, names, a); });
   if (rule == rules.rend() || rule->order.size() > base.shape.size()) return std::nullopt;
   std::vector<size_t> own(base.shape.size()), order(rule->order.begin(), rule->order.end());
   for (size_t i = 0; i < own.size(); ++i) own[i] = i;
