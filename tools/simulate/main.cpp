@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "tools/simulate/job.h"
@@ -12,11 +13,23 @@ using namespace convtrace::simulate;
 
 constexpr uint64_t kMostCalls = 500'000;  ///< beyond that a job is cheap
 
+/// Names for the enumerators 0, 1, ...; help and errors list the names alone.
 template <typename Enum, size_t kCount>
-std::map<std::string, Enum> by_name(const std::string_view (&names)[kCount]) {
-  std::map<std::string, Enum> map;
-  for (size_t i = 0; i < kCount; ++i) map.emplace(names[i], static_cast<Enum>(i));
-  return map;
+CLI::Validator one_of(const std::string_view (&names)[kCount]) {
+  std::map<std::string, std::string> numbers;
+  std::string all;
+  for (size_t i = 0; i < kCount; ++i) {
+    numbers.emplace(names[i], std::to_string(i));
+    all += (i == 0 ? "" : ",") + std::string(names[i]);
+  }
+  return CLI::Validator(
+      [numbers, all](std::string& word) {
+        const auto found = numbers.find(word);
+        if (found == numbers.end()) return word + " is none of " + all;
+        word = found->second;
+        return std::string();
+      },
+      "{" + all + "}");
 }
 
 /// @return "" or why not.
@@ -53,7 +66,7 @@ int main(int argc, char** argv) {
                  "RANK:STEP where something goes wrong; several; none: nothing does");
   app.add_option("--kind", kinds,
                  "what goes wrong, of each origin; the last is that of the others, too")
-      ->transform(CLI::CheckedTransformer(by_name<FaultKind>(kFaultNames)));
+      ->transform(one_of<FaultKind>(kFaultNames));
   app.add_option("--seed", options.seed, "of data, weights, and where within a step");
   app.add_option("--collectives", options.collectives,
                  "about so many a rank and step, by more layers")
@@ -65,7 +78,7 @@ int main(int argc, char** argv) {
   app.add_option("--elements", options.elements, "of an activation")
       ->check(CLI::Range(32, 1'000'000));
   app.add_option("--types", options.types, "of activations")
-      ->transform(CLI::CheckedTransformer(by_name<Types>(kTypeNames)));
+      ->transform(one_of<Types>(kTypeNames));
   app.add_option("--threads", options.threads, "that compute statistics and write");
   app.add_flag("--sharded", options.sharded, "replicas divide gradients and updates among them");
   app.add_flag("--cheap", options.cheap,

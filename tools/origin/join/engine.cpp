@@ -7,15 +7,6 @@
 #include "tools/diff/model/hash_mix.h"
 
 namespace convtrace::origin {
-namespace {
-
-/// A queue that is further behind than this is not waiting for what will be read.
-constexpr uint32_t kMostStepsBehind = 4;
-/// A trace is not trusted: its members may never come.
-constexpr size_t kMostCallsBehind = 1 << 17;
-
-}  // namespace
-
 size_t Engine::KeyHash::operator()(const Key& key) const noexcept {
   return diff::mix_all({uint64_t{key.source} << 32 | key.destination, key.group, key.number});
 }
@@ -230,6 +221,7 @@ void Engine::make_meeting(const Instance& instance, bool forced) {
 }
 
 void Engine::judge(uint32_t number, bool forced) {
+  if (forced) mark_cut(instances_[number]);
   make_meeting(instances_[number], forced);
   const bool transfer = instances_[number].key.source != kNone;
   ++(transfer ? transfers_ : collectives_);
@@ -255,120 +247,6 @@ void Engine::drop_done(uint32_t number) {
     queue.calls.pop_front();
     ++queue.base;
   }
-}
-
-bool Engine::all_others_passed(const Instance& instance) const {
-  const Group& group = groups_[instance.key.group];
-  Key key = instance.key;
-  key.number = 0;
-  const std::vector<uint32_t>& members = group.members.empty() ? group.callers : group.expected;
-  return instance.key.source == kNone && std::ranges::all_of(members, [&](uint32_t queue) {
-           if (std::ranges::find(instance.parts, queue, &Part::queue) != instance.parts.end())
-             return true;
-           const auto last = last_numbers_[queue].find(key);
-           return last != last_numbers_[queue].end() && last->second > instance.key.number;
-         });
-}
-
-bool Engine::force(bool last) {
-  std::vector<Ready> waiting;
-  Ready least{.step = UINT32_MAX, .rank = UINT32_MAX, .call = 0, .instance = kNone};
-  bool least_comes = false;
-  for (const RankQueue* queue : queues_) {
-    if (queue->position >= queue->joined) continue;
-    const Call& call = queue->at(queue->position);
-    if (!call.arrived || call.done || call.instance == kNone) continue;
-    const Ready one{call.step, queue->rank, queue->position, call.instance};
-    waiting.push_back(one);
-    const Instance& instance = instances_[call.instance];
-    const bool whole = instance.parts.size() >= wanted(instance);
-    const bool comes = whole || all_others_passed(instance);
-    const bool behind = (whole && queue->read_step > uint64_t{call.step} + kMostStepsBehind) ||
-                        (comes && !whole) || queue->end() - queue->position > kMostCallsBehind;
-    if (!last && !behind) continue;
-    // A circle is broken, and a lost record passed over, before anybody is given up.
-    if (least.instance == kNone || (comes && !least_comes) ||
-        (comes == least_comes && one < least)) {
-      least = one;
-      least_comes = comes;
-    }
-  }
-  if (least.instance == kNone) return false;
-  if (last && !least_comes) tell_waiting(std::move(waiting));
-  if (last && least_comes) tell_waiting({least});
-  judge(least.instance, true);
-  return true;
-}
-
-bool Engine::is_expected(const Instance& instance, uint32_t queue) const {
-  const Group& group = groups_[instance.key.group];
-  if (std::ranges::find(instance.parts, queue, &Part::queue) != instance.parts.end()) return false;
-  if (instance.key.source == kNone)
-    return std::ranges::binary_search(group.callers, queue) ||
-           std::ranges::find(group.expected, queue) != group.expected.end();
-  return !group.members.empty() && instance.key.source < group.members.size() &&
-         queues_[queue]->rank == group.members[instance.key.source];
-}
-
-/// Of the missing those who wait for a member that is here: both cannot go on.
-void Engine::find_elsewhere(const Instance& instance, Waiting& waiting) const {
-  std::unordered_map<uint32_t, std::vector<uint32_t>> places;  // where the missing are
-  for (const uint32_t queue : waiting.missing) {
-    const RankQueue& other = *queues_[queue];
-    if (other.position >= other.joined) continue;
-    const Call& head = other.at(other.position);
-    if (head.instance == kNone || !head.arrived) continue;
-    const bool mutual = std::ranges::any_of(instance.parts, [&](const Part& part) {
-      return is_expected(instances_[head.instance], part.queue);
-    });
-    if (mutual) places[head.instance].push_back(queue);
-  }
-  for (const auto& [place, queues] : places) {
-    const bool better = queues.size() > waiting.elsewhere.size() ||
-                        (queues.size() == waiting.elsewhere.size() && queues < waiting.elsewhere);
-    if (!better) continue;
-    waiting.elsewhere = queues;
-    waiting.held.clear();
-    for (const Part& part : instance.parts)
-      if (is_expected(instances_[place], part.queue)) waiting.held.push_back(part.queue);
-    const RankQueue& one = *queues_[queues.front()];
-    waiting.other = &one.at(one.position);
-  }
-}
-
-Waiting Engine::waiting_at(const Instance& instance) {
-  const Group& group = groups_[instance.key.group];
-  make_meeting(instance, true);
-  Waiting one{.meeting = &meeting_};
-  one.circle = instance.parts.size() >= wanted(instance);
-  for (const uint32_t queue : group.members.empty() ? group.callers : group.expected) {
-    if (!is_expected(instance, queue)) continue;
-    one.missing.push_back(queue);
-    if (queues_[queue]->position == queues_[queue]->end()) one.absent.push_back(queue);
-  }
-  if (one.absent.empty()) find_elsewhere(instance, one);
-  return one;
-}
-
-void Engine::tell_waiting(std::vector<Ready> waiting) {
-  std::ranges::sort(waiting);
-  uint32_t knot = kNone;  // where two wait for each other, the one with the fewest
-  size_t fewest = SIZE_MAX;
-  for (const Ready& blocked : waiting) {
-    const Instance& instance = instances_[blocked.instance];
-    if (instance.told) continue;
-    instances_[blocked.instance].told = true;
-    const bool whole = instance.parts.size() >= wanted(instance);
-    if (!whole && all_others_passed(instance)) continue;
-    const Waiting one = waiting_at(instance);
-    if (one.other == nullptr) {
-      court_.waits(one);
-    } else if (std::min(one.elsewhere.size(), one.held.size()) < fewest) {
-      fewest = std::min(one.elsewhere.size(), one.held.size());
-      knot = blocked.instance;
-    }
-  }
-  if (knot != kNone && !std::exchange(told_knot_, true)) court_.waits(waiting_at(instances_[knot]));
 }
 
 }  // namespace convtrace::origin

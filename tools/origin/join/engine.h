@@ -7,7 +7,8 @@
 /// the one of the smallest step is first, then that of the smallest rank.
 ///
 /// Where no member can go on, two ranks wait for each other, or for one that never comes: the first
-/// of what they wait for is judged with who is there.
+/// of what they wait for is judged with who is there. What waits for a trace that has ended is first,
+/// so that what comes behind it is still judged in its order.
 ///
 /// Threads:  one.
 /// Memory:   8 bytes a call beside the queues.
@@ -104,6 +105,20 @@ class Engine {
   void drain();
   /// Judges the first of what ranks wait for. @return false: nobody waits.
   bool force(bool last);
+  /// Why nobody can go on from an instance, in the order in which that is put up with.
+  enum class Hold : uint8_t {
+    kLost,    ///< those who are missing have gone on: their records of the call are lost
+    kEnded,   ///< the traces of those who are missing have ended, or lack calls
+    kCircle,  ///< all will come, or members that are known to come are elsewhere
+    kMissing  ///< some never come
+  };
+  [[nodiscard]] Hold hold_of(const Instance& instance) const;
+  /// Whether all who wait in it are far behind what was read.
+  [[nodiscard]] bool is_behind(const Instance& instance) const;
+  /// Marks the queues without which others could not have the results that they have.
+  void mark_cut(const Instance& instance);
+  [[nodiscard]] bool has_left(const Part& part) const;
+  [[nodiscard]] std::vector<uint32_t> missing_of(const Instance& instance) const;
   /// Whether those who are missing have gone on: their records of the call are lost.
   [[nodiscard]] bool all_others_passed(const Instance& instance) const;
   void tell_waiting(std::vector<Ready> waiting);
@@ -124,7 +139,7 @@ class Engine {
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Meeting meeting_;
   MeetingValues values_;
-  bool told_knot_ = false;
+  bool told_knot_ = false, looked_for_cuts_ = false;
   uint64_t joined_ = 0, alone_ = 0, repeated_ = 0, collectives_ = 0, transfers_ = 0;
 };
 

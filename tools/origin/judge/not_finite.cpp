@@ -60,8 +60,18 @@ void NotFinite::confirm(uint32_t queue, BadClass kind) {
   }
 }
 
+/// Whether a rank whose records are lost may have received in them what another has.
+bool NotFinite::may_have_received(uint32_t queue) {
+  const RankQueue& rank = *job_.queues[queue];
+  if (!rank.lacks_calls() || (told_.not_finite() & ~told_.dormant()) == 0) return false;
+  lacking_.insert(rank.rank);
+  told_.give(queue, kForeign, nullptr);
+  return true;
+}
+
 void NotFinite::local(uint32_t queue, const LocalBad& bad) {
   if (bits_of(queue) != 0) return confirm(queue, bad.kind);
+  if (may_have_received(queue)) return;
   const RankQueue& rank = *job_.queues[queue];
   const bool scaled = bad.kind == BadClass::kGradient && rank.scaled;
   Origin origin{.kind = Kind::kNan, .rank = rank.rank, .step = bad.step, .phase = bad.phase};
@@ -92,6 +102,7 @@ void NotFinite::local(uint32_t queue, const LocalBad& bad) {
 }
 
 void NotFinite::born_in_sent(const Member& member, const Meeting& meeting, const Value& value) {
+  if (may_have_received(member.queue)) return;
   const RankQueue& rank = *job_.queues[member.queue];
   const Call& call = *member.call;
   Origin origin = origin_at(job_, Kind::kNan, meeting, call);
@@ -200,7 +211,8 @@ void NotFinite::receive(const Meeting& meeting, const Member& receiver, uint64_t
 }
 
 void NotFinite::passed(uint32_t queue, bool finite) {
-  if (finite) told_.take_away(queue, bits_of(queue));
+  // Of a step that lacks records it is not known that all was finite.
+  if (finite && !job_.queues[queue]->lacks_calls()) told_.take_away(queue, bits_of(queue));
 }
 
 std::vector<std::string> NotFinite::notes() const {
@@ -210,7 +222,12 @@ std::vector<std::string> NotFinite::notes() const {
                     " received values that are not finite in " +
                     tools::counted(foreign_, "collective") +
                     " of which not all that was sent is known: they may have begun on ranks "
-                    "without a trace");
+                    "without a trace, or behind the end of one");
+  if (!lacking_.empty())
+    notes.push_back(ranks_named({lacking_.begin(), lacking_.end()}) +
+                    (lacking_.size() == 1 ? " has" : " have") +
+                    " values that are not finite, and traces that lack records: whether they were "
+                    "received before is not known");
   return notes;
 }
 

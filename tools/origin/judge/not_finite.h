@@ -42,13 +42,14 @@ class NotFinite {
                uint64_t explained);
   [[nodiscard]] uint64_t carried_from(const Meeting& meeting);
   void confirm(uint32_t queue, BadClass kind);
+  bool may_have_received(uint32_t queue);
 
   const Job& job_;
   Told& told_;
   std::map<uint64_t, BadClass> dormant_;  ///< what confirms a bit: anything of another class
   std::set<uint64_t> padding_;            ///< bits of dormant origins that may be padding
   uint64_t foreign_ = 0;                  ///< receptions from ranks that are not known
-  std::set<uint32_t> foreign_ranks_;
+  std::set<uint32_t> foreign_ranks_, lacking_;
 };
 
 }  // namespace convtrace::origin

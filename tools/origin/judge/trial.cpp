@@ -99,6 +99,17 @@ bool Trial::went_on(const Meeting& meeting) const {
   });
 }
 
+/// Sets aside the ranks whose traces lack calls. @return whether there are any.
+bool Trial::set_aside(std::span<const uint32_t> queues) {
+  bool any = false;
+  for (const uint32_t queue : queues) {
+    if (!job_.queues[queue]->lacks_calls()) continue;
+    ended_early_.insert(job_.queues[queue]->rank);
+    any = true;
+  }
+  return any;
+}
+
 void Trial::waits(const Waiting& waiting) {
   const Meeting& meeting = *waiting.meeting;
   if (meeting.members.empty() || alike_.is_shifted(meeting.group_number)) return;
@@ -106,17 +117,29 @@ void Trial::waits(const Waiting& waiting) {
     for (const uint32_t queue : waiting.missing) ended_early_.insert(job_.queues[queue]->rank);
     return;
   }
-  if (waiting.circle) return tell_circle(waiting);
-  if (waiting.other != nullptr) return tell_elsewhere(waiting);
-  const auto unreadable = [&](uint32_t queue) {
-    return job_.queues[queue]->damaged || job_.queues[queue]->lost_calls;
-  };
-  const bool lost = std::ranges::any_of(waiting.absent, unreadable);
-  if (lost || waiting.absent.size() > meeting.members.size()) {
+  const bool lack = set_aside(waiting.missing);
+  if (waiting.circle || waiting.other != nullptr) {
+    std::vector<uint32_t> here;
+    for (const Member& member : meeting.members) here.push_back(member.queue);
+    if (set_aside(here) || lack) return;
+    return waiting.circle ? tell_circle(waiting) : tell_elsewhere(waiting);
+  }
+  Waiting known = waiting;
+  std::erase_if(known.absent, [&](uint32_t queue) {
+    // A barrier has no result: at the end of the job nothing says that it was waited in.
+    const bool ends_there =
+        meeting.does == Operation::kBarrier && !job_.queues[queue]->closed &&
+        std::ranges::all_of(meeting.members, [&](const Member& member) {
+          return job_.queues[member.queue]->closed;
+        });
+    if (ends_there) ended_early_.insert(job_.queues[queue]->rank);
+    return ends_there || job_.queues[queue]->lacks_calls();
+  });
+  if (waiting.absent.size() > meeting.members.size()) {
     for (const uint32_t queue : waiting.absent) ended_early_.insert(job_.queues[queue]->rank);
     return;
   }
-  if (!waiting.absent.empty()) tell_late(waiting);
+  if (!known.absent.empty()) tell_late(known);
 }
 
 void Trial::tell_late(const Waiting& waiting) {

@@ -39,6 +39,7 @@ class Trial : public Court {
   void tell_circle(const Waiting& waiting);
   void tell_elsewhere(const Waiting& waiting);
   [[nodiscard]] bool went_on(const Meeting& meeting) const;
+  bool set_aside(std::span<const uint32_t> queues);
   void color(uint32_t queue, uint32_t step, CellState state);
   void add_notes(OriginResult& result) const;
 

@@ -74,9 +74,12 @@ struct RankQueue {
   uint64_t odd_calls = 0;     ///< whose ids do not ascend: their values are not known
   uint64_t lost = 0;          ///< records or values that are not in the trace
   bool lost_calls = false;    ///< calls may be among them
+  bool cut = false;           ///< others have results of calls that it must have made behind its end
   uint64_t value_count = 0;
 
   [[nodiscard]] uint64_t end() const { return base + calls.size(); }
+  /// Whether it may have made calls that are not in its trace: what it has not, proves nothing.
+  [[nodiscard]] bool lacks_calls() const { return damaged || lost_calls || cut; }
   [[nodiscard]] Call& at(uint64_t ordinal) { return calls[ordinal - base]; }
   [[nodiscard]] const Call& at(uint64_t ordinal) const { return calls[ordinal - base]; }
   /// Whether nothing more will come of a call.

@@ -272,7 +272,7 @@ TEST_CASE("origin: ranks without a trace are not known", "[origin]") {
   job.erase(job.begin() + 1);
   const OriginResult result = origins_of(job);
   CHECK(told(result) == List{});
-  CHECK(has_line(result.notes, "rank 1 took part in collectives and"));
+  CHECK(has_line(result.notes, "rank 1 took part in collectives and has no trace"));
   CHECK(result.joined == 0);
 }
 

@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "tests/unit/tools/origin/job.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<std::string>;
+
+/// A training at whose end all ranks meet in a barrier, of another group than the sums.
+Job with_barrier(const Training& training) {
+  Job job = trained(training);
+  for (RankEvents& rank : job) {
+    CollectiveSpec barrier = call_of(job, rank.rank, "barrier", 0, {}, {});
+    barrier.group = "end";
+    rank.add(training.steps - 1, barrier);
+  }
+  return job;
+}
+
+void cut(RankEvents& rank, size_t share, size_t of) {
+  rank.events.resize(rank.events.size() * share / of);
+  rank.closed = false;
+}
+
+TEST_CASE("origin: a trace that was cut says nothing of what its rank did", "[origin][late]") {
+  for (const size_t share : {1U, 3U, 5U, 8U, 9U}) {
+    for (const uint64_t events : {uint64_t{1}, uint64_t{60}, uint64_t{100'000}}) {
+      Job job = with_barrier({.ranks = 4, .steps = 12});
+      cut(job[2], share, 10);
+      const OriginResult result = origins_of(job, events);
+      INFO(share << " of 10, " << events);
+      CHECK(told(result) == List{});
+      CHECK(has_line(result.notes, "the traces of rank 2 end before others"));
+    }
+  }
+}
+
+TEST_CASE("origin: at a last barrier an unclosed trace may have been cut", "[origin][late]") {
+  for (const bool closed : {true, false}) {
+    Job job = with_barrier({.ranks = 4, .steps = 3});
+    job[2].events.pop_back();
+    job[2].closed = false;
+    // The others have left it in order, or were ended there.
+    for (RankEvents& rank : job)
+      if (rank.rank != 2) rank.closed = closed;
+    CHECK(told(origins_of(job)) == (closed ? List{} : List{"late 2@2 - "}));
+  }
+}
+
+TEST_CASE("origin late: a rank that was killed is told beside a trace that was cut",
+          "[origin][late]") {
+  Job job = trained({.ranks = 5, .steps = 5});
+  job[1].end_before(3, "all_reduce", 1);
+  cut(job[4], 3, 10);
+  for (RankEvents& rank : job) {
+    rank.closed = false;
+    if (rank.rank == 1 || rank.rank == 4) continue;
+    rank.call(3, "all_reduce", 1).received.clear();
+    const auto last = std::ranges::find_if(
+        rank.events, [](const Event& event) { return event.call && event.call->number == 7; });
+    rank.events.erase(last + 1, rank.events.end());
+  }
+  const OriginResult result = origins_of(job);
+  REQUIRE(told(result) == List{"late 1@3 fc1 "});
+  CHECK(has_line(result.notes, "the traces of rank 4 end before others"));
+}
+
+TEST_CASE("origin nan: is found beside a trace that was cut", "[origin][nan]") {
+  const auto plant = [](Moment& at) {
+    if (at.is(3, 8, "fc1 output")) at.values[0] = kNan;
+  };
+  for (const uint64_t events : {uint64_t{60}, uint64_t{100'000}}) {
+    Job job = with_barrier({.ranks = 4, .steps = 12, .change = plant});
+    cut(job[2], 4, 10);
+    const OriginResult result = origins_of(job, events);
+    REQUIRE(told(result) == List{"nan 3@8 fc1 output:0"});
+    CHECK(result.origins[0].ranks == std::vector<uint32_t>{0, 1});
+  }
+}
+
+/// Two pairs of ranks that sum, then all: what waits for the ended trace comes before what waits for
+/// who waits for it.
+TEST_CASE("origin nan: the order of groups is kept behind an ended trace", "[origin][nan]") {
+  Job job = empty_job(4);
+  for (uint32_t step = 0; step < 4; ++step)
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      const uint32_t pair = rank / 2;
+      const bool bad = step == 2;
+      const auto sum = [&](const std::string& group, const std::string& members, uint32_t place,
+                           uint32_t size, bool sends_nan, bool gets_nan) {
+        CollectiveSpec call = call_of(job, rank, "all_reduce", step, {}, {}, "sum");
+        call.group = group;
+        call.members = members;
+        call.group_rank = place;
+        call.group_size = size;
+        call.sent = {std::vector<float>(20, sends_nan ? kNan : 1.0F)};
+        call.received = {std::vector<float>(20, gets_nan ? kNan : static_cast<float>(size))};
+        return call;
+      };
+      if (step == 3 && rank == 3) continue;
+      job[rank].add(step, {.scope = "fc",
+                           .values = std::vector<float>(4, bad && rank == 0 ? kNan : 1.0F)});
+      const std::string pair_name = "pair" + std::to_string(pair);
+      job[rank].add(step, sum(pair_name, pair == 0 ? "0-1" : "2-3", rank % 2, 2, bad && rank == 0,
+                              bad && pair == 0));
+      job[rank].add(step, sum("world", "0-3", rank, 4, bad && pair == 0, bad));
+    }
+  job[3].events.resize(2);
+  job[3].closed = false;
+  const OriginResult result = origins_of(job);
+  CHECK(told(result) == List{"nan 0@2 fc output:0"});
+}
+
+}  // namespace
+}  // namespace convtrace::test
