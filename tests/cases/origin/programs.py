@@ -180,10 +180,123 @@ def clipped_before_the_sum(rank, size, faulty):
     train(model, rank, step)
 
 
+class Center(nn.Module):
+    """An average of outputs that the training keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        return x - self.mean
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm, self.head = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)
+        self.center = Center()
+
+    def forward(self, x):
+        return self.center(self.head(self.norm(self.inner(x)).relu()))
+
+
+def normed(**words):
+    torch.manual_seed(0)
+    return DistributedDataParallel(Normed(), **words)
+
+
+def buffers_not_broadcast(rank, size, faulty):
+    """Each rank keeps the running statistics of its own data."""
+    model = normed(broadcast_buffers=not faulty)
+    train(model, rank, lambda _: model(torch.randn(8, 8)).square().mean().backward())
+
+
+def buffer_of_one_rank(rank, size, faulty):
+    """An average of outputs over all ranks, into which one rank puts its own output from step 4 on."""
+    model = normed(broadcast_buffers=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(100 + rank)
+    for step in range(7):
+        optimizer.zero_grad()
+        y = model(torch.randn(8, 8))
+        y.square().mean().backward()
+        optimizer.step()
+        mean = y.detach().mean(0)
+        local = mean.clone()
+        dist.all_reduce(mean)
+        model.module.center.mean.lerp_(local if faulty and rank == 1 and step >= 4 else mean / size, 0.1)
+
+
+def never_synchronised(rank, size, faulty):
+    """no_sync around all forward passes, not only those before the last."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(mlp())
+
+    def step(_):
+        with model.no_sync():
+            loss = model(torch.randn(4, 8)).square().mean()
+            if not faulty:
+                loss.backward()
+        if faulty:
+            loss.backward()
+        else:
+            model(torch.randn(4, 8)).square().mean().backward()
+
+    train(model, rank, step)
+
+
+def wrapper_not_called(rank, size, faulty):
+    """The model is called, not the wrapper around it."""
+    torch.manual_seed(0)
+    model = mlp()
+    wrapped = DistributedDataParallel(model)
+    train(model, rank, lambda _: (model if faulty else wrapped)(torch.randn(4, 8)).square().mean().backward())
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.used, self.unused = mlp(), nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.used(self.body(x))
+
+
+def unused_parameter(rank, size, faulty):
+    """A bucket with a parameter that gets no gradient is never summed: the first step is silently that of each rank
+    alone, and DDP says so in the next forward pass. Here the program goes on without it."""
+    torch.manual_seed(0)
+    model = TwoHeads()
+    wrapped = DistributedDataParallel(model, find_unused_parameters=not faulty)
+
+    def step(_):
+        x = torch.randn(4, 8)
+        try:
+            y = wrapped(x)
+        except RuntimeError:
+            y = model(x)
+        y.square().mean().backward()
+
+    train(model, rank, step)
+
+
+def equal_seeds(rank, size, faulty):
+    """A sampler without the rank: all ranks draw the same batches."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(mlp())
+    data = torch.randn(64, 8)
+    sampler = torch.Generator().manual_seed(3 if faulty else 3 + rank)
+    train(model, rank,
+          lambda _: model(data[torch.randint(0, 64, (4,), generator=sampler)]).square().mean().backward())
+
+
 class Case:
-    def __init__(self, program, known, kinds, rank, step, where, size=4):
+    """`note`: an expression for the note that is expected instead of an origin."""
+
+    def __init__(self, program, known, kinds=(), rank=None, step=None, where=None, size=4, note=None):
         self.program, self.known, self.kinds, self.rank, self.step, self.where = program, known, kinds, rank, step, where
-        self.size = size
+        self.size, self.note = size, note
 
 
 CASES = {
@@ -194,5 +307,12 @@ CASES = {
     "skipped-metric": Case(skipped_metric, "written for this table", ("mismatch",), 2, 1, None),
     "stale-weights": Case(stale_broadcast, "written for this table", ("not-reduced", "parted"), 3, 2, ""),
     "nan-of-one-rank": Case(nan_of_one_rank, "Megatron-LM#7452, losses without labels", ("nan",), 2, 3, None),
+    "never-synchronised": Case(never_synchronised, "DDP's documentation", ("not-reduced",), None, 0, ""),
+    "wrapper-not-called": Case(wrapper_not_called, "DDP's forum", ("not-reduced",), None, 0, ""),
+    "unused-parameter": Case(unused_parameter, "DDP's documentation", ("not-reduced",), None, 0, "", size=2),
+    "buffers-not-broadcast": Case(buffers_not_broadcast, "DDP's documentation",
+                                  note="buffers norm.* not the same on ranks 0-3 from step 0 on"),
+    "buffer-of-one-rank": Case(buffer_of_one_rank, "written for this table", ("parted",), 1, 5, "center"),
+    "equal-seeds": Case(equal_seeds, "DistributedSampler's documentation", note="ranks 0-3 have equal .* data in all"),
     "clipped-unlike": Case(clipped_before_the_sum, "written for this table", ("not-reduced", "parted"), 1, 0, ""),
 }

@@ -36,7 +36,7 @@ inline constexpr size_t kEnumLimit = format::kEnumCount<T>;
 template <>
 inline constexpr size_t kEnumLimit<BadClass> = 3;
 template <>
-inline constexpr size_t kEnumLimit<ParameterMoment> = 6;
+inline constexpr size_t kEnumLimit<ParameterMoment> = 9;
 
 template <typename T>
 inline constexpr bool kIsText =

@@ -110,6 +110,7 @@ void complete(Origin& origin, const OriginResult& result) {
 
 void Trial::conclude(OriginResult& result) {
   scale_.finish(replicas_);
+  replicas_.finish();
   std::vector<Origin> all = std::move(told_.origins());
   std::ranges::stable_sort(all, {}, [](const Origin& origin) {
     return std::tuple(origin.step, origin.order, origin.kind, origin.rank.value_or(UINT32_MAX));

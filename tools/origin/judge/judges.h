@@ -69,6 +69,8 @@ class Replicas {
   void see(uint32_t step, std::span<const std::vector<ParameterSeen>* const> seen);
   /// Whether most parameters that ranks began with are equal on all of them.
   [[nodiscard]] bool are_replicas(std::span<const uint32_t> queue_numbers) const;
+  /// Tells what only the steps together show. Call after the last.
+  void finish();
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:

@@ -20,6 +20,7 @@
 #include "tools/origin/judge/buffers.h"
 #include "tools/origin/judge/judges.h"
 #include "tools/origin/judge/replica_class.h"
+#include "tools/origin/judge/together.h"
 #include "tools/origin/model/rank_text.h"
 
 namespace convtrace::origin {
@@ -32,7 +33,7 @@ constexpr size_t kMostCells = size_t{1} << 24;
 }  // namespace
 
 struct Replicas::Impl {
-  Impl(const Job& j, Told& t) : job(j), told(t), of_buffers(j, t) {}
+  Impl(const Job& j, Told& t) : job(j), told(t), of_buffers(j, t), of_ranks(j, t) {}
 
   uint32_t key_of(const ParameterSeen& seen) {
     const uint64_t id = uint64_t{seen.scope.value} << 32 | seen.name.value;
@@ -46,6 +47,8 @@ struct Replicas::Impl {
     entries.clear();
     reducing.clear();
     losses.clear();
+    update_counts.clear();
+    of_ranks.begin_step(step);
     for (uint32_t queue = 0; queue < seen.size(); ++queue) {
       if (seen[queue] == nullptr) continue;
       size_t order = 0;
@@ -54,6 +57,8 @@ struct Replicas::Impl {
           reducing.insert(queue);
         } else if (one.moment == Moment::kLoss) {
           losses[queue] = one.hash;
+        } else if (one.moment > Moment::kReduced) {
+          of_ranks.take(queue, one);
         } else {
           entries.push_back({key_of(one), one.moment, queue, &one, order++});
         }
@@ -104,11 +109,15 @@ struct Replicas::Impl {
     const std::vector<Entry> gradients = at(all, Moment::kGradient);
     const std::vector<Entry> updates = at(all, Moment::kUpdate);
     if (!gradients.empty() || !updates.empty()) compare(number, gradients, updates);
+    if (updates.size() > 1) of_ranks.see_updates(number, all_equal(updates));
+    for (const Entry& one : updates) ++update_counts[one.queue];
     take_updates(key, updates);
     std::vector<Buffers::Seen> buffers;
     for (const Entry& one : at(all, Moment::kBuffer))
       buffers.push_back({one.queue, one.seen->hash});
-    if (buffers.size() > 1) of_buffers.see(step, key.scope, key.name, buffers);
+    if (buffers.size() < 2) return;
+    of_buffers.see(step, key.scope, key.name, buffers);
+    of_ranks.take_buffer(key.scope, key.name, buffers);
   }
 
   void compare(uint32_t number, const std::vector<Entry>& gradients,
@@ -228,7 +237,16 @@ struct Replicas::Impl {
     for (const Class* of : ordered) {
       const std::set<uint32_t> unreduced = tell_gradients(*of);
       tell_updates(*of, unreduced);
-      if (of->equal_updates != 0) equal_before.insert(of->queues);
+      if (of->equal_updates == 0) continue;
+      equal_before.insert(of->queues);
+      std::set<uint32_t> scopes;
+      for (const uint32_t key : of->updated)
+        if (!of->parted.contains(key)) scopes.insert(keys[key].scope.value);
+      const bool whole =
+          of->updates.empty() && std::ranges::all_of(of->queues, [&](uint32_t queue) {
+            return update_counts[queue] == of->updated.size();
+          });
+      of_ranks.trained(*of, scopes, whole);
     }
     classes.clear();
   }
@@ -275,11 +293,34 @@ struct Replicas::Impl {
       const bool never = all_part && !equal_before.contains(of.queues);
       const std::string together = never ? why_together(of) : "";
       if (never && together.empty()) {
-        never_equal.insert(job.ranks_of(of.queues));
+        if (of_ranks.is_wrapped(of.queues))
+          suspect_ddp(of, all);
+        else
+          never_equal.insert(job.ranks_of(of.queues));
         continue;
       }
       tell_parted(of, minority, all, together);
     }
+  }
+
+  /// Ranks whose model DDP holds, and that have summed no gradient.
+  void suspect_ddp(const Class& of, const std::vector<const Apart*>& all) {
+    const uint32_t key = all.front()->key;
+    const bool gradient = !of.gradients.empty();
+    Origin origin = gradient ? begin(Kind::kNotReduced, key, "grad:", format::Phase::kBackward)
+                             : begin(Kind::kParted, key, "param:", format::Phase::kOptimizer);
+    set_ranks(origin, {}, of);
+    origin.text =
+        "No gradient was reduced: " + std::string(gradient ? "the gradients" : "the parameters") +
+        " of " + ranks_named(job.ranks_of(of.queues)) +
+        " are not the same, though DDP holds their model, and no backward pass of the "
+        "step sums over ranks.";
+    origin.evidence = {"not equal: " + list(all),
+                       "equal before: the same parameters; they are not equal again later"};
+    origin.next =
+        "look for no_sync around every forward pass, calls of what DDP holds instead of DDP, or a "
+        "parameter without a gradient that keeps a bucket waiting";
+    of_ranks.suspect(std::move(origin), of.queues, key);
   }
 
   /// @return what says that ranks which no update found equal should be so; "" if nothing does.
@@ -332,6 +373,7 @@ struct Replicas::Impl {
   const Job& job;
   Told& told;
   Buffers of_buffers;
+  Together of_ranks;
   uint32_t step = 0;
   std::unordered_map<uint64_t, uint32_t> numbers;
   std::vector<Key> keys;
@@ -340,6 +382,7 @@ struct Replicas::Impl {
   std::set<std::vector<uint32_t>> equal_before, never_equal;
   std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
+  std::unordered_map<uint32_t, size_t> update_counts;  ///< by queue, parameters of the step
   bool too_many = false;
 };
 
@@ -364,8 +407,10 @@ bool Replicas::are_replicas(std::span<const uint32_t> queue_numbers) const {
   return known != 0 && 2 * equal > known;
 }
 
+void Replicas::finish() { impl_->of_ranks.finish(); }
+
 std::vector<std::string> Replicas::notes() const {
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = impl_->of_ranks.notes();
   if (impl_->too_many)
     notes.emplace_back("there are too many parameters on too many ranks: not all were compared");
   for (const std::vector<uint32_t>& ranks : impl_->never_equal)

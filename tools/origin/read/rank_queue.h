@@ -35,8 +35,19 @@ struct LocalBad {
   std::vector<std::string> inputs{};  ///< lines about finite inputs of the same call
 };
 
-/// kLoss, kReduced: of no parameter: the loss, and that a backward pass called a sum over ranks.
-enum class ParameterMoment : uint8_t { kInitial, kGradient, kUpdate, kBuffer, kLoss, kReduced };
+/// From kLoss on of no parameter: the loss; that a backward pass called a sum over ranks, or a forward
+/// pass a broadcast; that DDP holds the model; an input of a step.
+enum class ParameterMoment : uint8_t {
+  kInitial,
+  kGradient,
+  kUpdate,
+  kBuffer,
+  kLoss,
+  kReduced,
+  kShared,
+  kWrapped,
+  kData
+};
 
 /// A parameter, its gradient or a buffer, of one step; or what else says that ranks train together.
 struct ParameterSeen {
@@ -74,7 +85,7 @@ struct RankQueue {
   uint64_t odd_calls = 0;     ///< whose ids do not ascend: their values are not known
   uint64_t lost = 0;          ///< records or values that are not in the trace
   bool lost_calls = false;    ///< calls may be among them
-  bool cut = false;           ///< others have results of calls that it must have made behind its end
+  bool cut = false;  ///< others have results of calls that it must have made behind its end
   uint64_t value_count = 0;
 
   [[nodiscard]] uint64_t end() const { return base + calls.size(); }

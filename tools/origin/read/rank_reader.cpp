@@ -51,7 +51,8 @@ void RankReader::read_to(uint32_t step, RankQueue& queue) {
     const uint64_t from = seqs_[first], to = seqs_[next_ - 1];
     trace.select([from, to](const format::RecordHeader& chunk) {
       const bool inside = from <= chunk.seq && chunk.seq <= to;
-      return inside ? reader::kKindSet<format::TensorStats, format::Collective, format::Loss>
+      return inside ? reader::kKindSet<format::TensorStats, format::Collective, format::Loss,
+                                       format::Fact>
                     : reader::kNoKinds;
     });
     scan_->begin(trace.definitions(), queue);

@@ -69,6 +69,8 @@ void RankScan::take(const format::Event& event) {
     take(*stats);
   } else if (const auto* collective = std::get_if<format::Collective>(&event)) {
     take(*collective);
+  } else if (const auto* fact = std::get_if<format::Fact>(&event)) {
+    take(*fact);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     queue_->lost += loss->count;
     queue_->lost_calls |= loses_calls(loss->reason);
@@ -139,6 +141,25 @@ void RankScan::take(const format::Collective& event) {
   const bool sums = call.does == Operation::kAllReduce || call.does == Operation::kReduceScatter;
   if (sums && call.group_size > 1 && call.phase == Phase::kBackward)
     queue_->parameters[call.step].push_back({.moment = ParameterMoment::kReduced});
+  if (call.does == Operation::kBroadcast && call.group_size > 1 && call.phase == Phase::kForward)
+    queue_->parameters[call.step].push_back({.moment = ParameterMoment::kShared});
+  see_ddp(call);
+}
+
+/// DDP compares the shapes of parameters when it is made: it gathers how many there are, and sends
+/// the shapes of rank 0. So a model is known to be held by it though only what it holds is called.
+void RankScan::see_ddp(const Call& call) {
+  const bool integers = call.dtype == format::DType::kI64 && !call.scope;
+  const bool sends = integers && call.does == Operation::kBroadcast && checked_ == call.group;
+  if (sends) queue_->parameters[call.step].push_back({.moment = ParameterMoment::kWrapped});
+  const bool counts = integers && call.does == Operation::kAllGather && call.sent == 1;
+  checked_ = counts ? call.group : StringId{};
+}
+
+void RankScan::take(const format::Fact& event) {
+  constexpr std::string_view kDdp = "DistributedDataParallel";
+  if (!event.value.ends_with(kDdp) || texts_->text(event.name) != "class") return;
+  queue_->parameters[step_of(event.header)].push_back({.moment = ParameterMoment::kWrapped});
 }
 
 Call* RankScan::call_of(uint64_t id) {
@@ -254,11 +275,13 @@ void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32
   const bool parameter = slot.kind == SlotKind::kParam, buffer = slot.kind == SlotKind::kBuffer;
   const bool gradient = slot.kind == SlotKind::kGrad && !slot.unclipped;
   const bool loss = slot.kind == SlotKind::kLoss;
-  if (!parameter && !buffer && !gradient && !loss) return;
+  const bool data = slot.kind == SlotKind::kInput && event.place.phase == Phase::kData;
+  if (!parameter && !buffer && !gradient && !loss && !data) return;
   ParameterSeen seen{.scope = own(event.place.scope), .name = slot.name, .hash = event.stats.hash};
   seen.moment = gradient                                 ? ParameterMoment::kGradient
                 : buffer                                 ? ParameterMoment::kBuffer
                 : loss                                   ? ParameterMoment::kLoss
+                : data                                   ? ParameterMoment::kData
                 : event.place.phase == Phase::kOptimizer ? ParameterMoment::kUpdate
                                                          : ParameterMoment::kInitial;
   seen.bad = bad;

@@ -44,6 +44,8 @@ class RankScan {
   };
 
   void take(const format::Collective& event);
+  void take(const format::Fact& event);
+  void see_ddp(const Call& call);
   void take(const format::TensorStats& event);
   void take_value(const format::TensorStats& event, const Slot& slot, bool bad);
   void take_local(const format::TensorStats& event, const Slot& slot, uint32_t step, bool bad);
@@ -64,6 +66,7 @@ class RankScan {
   std::array<Input, 64> inputs_{};     ///< the last ones
   size_t next_input_ = 0;
   uint64_t last_id_ = 0;
+  format::StringId checked_;  ///< group in which the numbers of parameters were just gathered
   StepCounts* counts_ = nullptr;
   uint32_t counted_step_ = format::kNoStep;
 };
