@@ -182,6 +182,23 @@ std::string evidence_of(const Meeting& meeting, const Wrong& one) {
          tools::hex_text(one.received->hash);
 }
 
+/// Whether a message is another one of those that its source sends to its destination: they are told
+/// apart by tags, which are not recorded.
+bool is_another(const Job& job, const Meeting& meeting, const Wrong& wrong) {
+  const Member& from = meeting.members[wrong.source];
+  const RankQueue& queue = *job.queues[from.queue];
+  return std::ranges::any_of(queue.calls, [&](const Call& call) {
+    if (&call == from.call || call.does != Operation::kSend || call.peer != from.call->peer ||
+        call.group_number != from.call->group_number)
+      return false;
+    for (uint32_t at = call.first_value; at != kNone; at = queue.values[at].next)
+      if (queue.values[at].hash == wrong.received->hash &&
+          queue.values[at].count == wrong.received->count)
+        return true;
+    return false;
+  });
+}
+
 }  // namespace
 
 uint64_t judge_content(const Job& job, const Meeting& meeting, Told& told) {
@@ -189,6 +206,14 @@ uint64_t judge_content(const Job& job, const Meeting& meeting, Told& told) {
   const std::vector<Wrong> wrong = Routes(job, meeting).find();
   if (wrong.empty()) return 0;
   const Wrong& first = wrong.front();
+  if (is_transfer(meeting.does)) {
+    const Told::Pair pair{meeting.group_number, meeting.members[0].queue, meeting.members[1].queue};
+    if (is_another(job, meeting, first)) told.out_of_order().insert(pair);
+    if (told.out_of_order().contains(pair)) {
+      told.doubt("messages that came in another order than they were sent (tags are not recorded)");
+      return 0;
+    }
+  }
   const Member& to = meeting.members[first.destination];
   Origin origin = origin_at(job, Kind::kWrongContent, meeting, *to.call);
   blame(meeting, wrong, origin);

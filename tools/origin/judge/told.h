@@ -10,8 +10,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "format/model/definitions.h"
@@ -52,6 +54,10 @@ class Told {
   void doubt(const std::string& what) { ++doubts_[what]; }
   [[nodiscard]] const std::map<std::string, uint64_t>& doubts() const { return doubts_; }
 
+  /// Pairs of ranks that receive in another order than they send, by group and members.
+  using Pair = std::tuple<uint32_t, uint32_t, uint32_t>;
+  [[nodiscard]] std::set<Pair>& out_of_order() { return out_of_order_; }
+
   [[nodiscard]] uint64_t carried_by(uint32_t queue) const { return carried_[queue]; }
   /// @param meeting  through which it came; null: it was made there.
   void give(uint32_t queue, uint64_t bits, const Meeting* meeting);
@@ -71,6 +77,7 @@ class Told {
   std::vector<uint64_t> bits_;  ///< of each origin
   std::map<std::string, size_t> known_;
   std::map<std::string, uint64_t> doubts_;
+  std::set<Pair> out_of_order_;
   std::array<uint32_t, kBits> owner_{};
   size_t owners_ = 0;
   std::vector<uint64_t> carried_;           ///< by queue

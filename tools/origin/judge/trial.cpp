@@ -124,14 +124,20 @@ void Trial::waits(const Waiting& waiting) {
     if (set_aside(here) || lack) return;
     return waiting.circle ? tell_circle(waiting) : tell_elsewhere(waiting);
   }
+  if (waiting.absent.empty() && !waiting.missing.empty()) {
+    const std::vector<uint32_t> here = ranks_of(meeting);
+    stuck_.push_back(
+        ranks_named(here) + (here.size() == 1 ? " waits in " : " wait in ") +
+        meeting_text(job_, meeting) + " for " + ranks_named(job_.ranks_of(waiting.missing)) +
+        (waiting.missing.size() == 1 ? ", which waits" : ", which wait") + " elsewhere");
+  }
   Waiting known = waiting;
   std::erase_if(known.absent, [&](uint32_t queue) {
     // A barrier has no result: at the end of the job nothing says that it was waited in.
-    const bool ends_there =
-        meeting.does == Operation::kBarrier && !job_.queues[queue]->closed &&
-        std::ranges::all_of(meeting.members, [&](const Member& member) {
-          return job_.queues[member.queue]->closed;
-        });
+    const bool ends_there = meeting.does == Operation::kBarrier && !job_.queues[queue]->closed &&
+                            std::ranges::all_of(meeting.members, [&](const Member& member) {
+                              return job_.queues[member.queue]->closed;
+                            });
     if (ends_there) ended_early_.insert(job_.queues[queue]->rank);
     return ends_there || job_.queues[queue]->lacks_calls();
   });
@@ -247,6 +253,12 @@ void Trial::add_notes(OriginResult& result) const {
   for (const auto& [what, times] : told_.doubts())
     result.notes.push_back("the results of " + tools::counted(times, "collective") + " are " +
                            what);
+  const bool explained = std::ranges::any_of(result.origins, [](const Origin& origin) {
+    return origin.kind == Kind::kLate || origin.kind == Kind::kMismatch;
+  });
+  for (size_t i = 0; i < std::min<size_t>(stuck_.size(), 8) && !explained; ++i)
+    result.notes.push_back(stuck_[i] + (i == 7 && stuck_.size() > 8 ? "; others do, too" : "") +
+                           ": nobody goes on from there");
   if (!ended_early_.empty())
     result.notes.push_back("the traces of " +
                            ranks_named({ended_early_.begin(), ended_early_.end()}) +

@@ -99,8 +99,8 @@ TEST_CASE("origin nan: the order of groups is kept behind an ended trace", "[ori
         return call;
       };
       if (step == 3 && rank == 3) continue;
-      job[rank].add(step, {.scope = "fc",
-                           .values = std::vector<float>(4, bad && rank == 0 ? kNan : 1.0F)});
+      job[rank].add(
+          step, {.scope = "fc", .values = std::vector<float>(4, bad && rank == 0 ? kNan : 1.0F)});
       const std::string pair_name = "pair" + std::to_string(pair);
       job[rank].add(step, sum(pair_name, pair == 0 ? "0-1" : "2-3", rank % 2, 2, bad && rank == 0,
                               bad && pair == 0));
@@ -110,6 +110,46 @@ TEST_CASE("origin nan: the order of groups is kept behind an ended trace", "[ori
   job[3].closed = false;
   const OriginResult result = origins_of(job);
   CHECK(told(result) == List{"nan 0@2 fc output:0"});
+}
+
+TEST_CASE("origin: ranks that wait in a circle of three groups are a note", "[origin][late]") {
+  Job job = empty_job(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    CollectiveSpec call = call_of(job, rank, "all_reduce", 0, noise(rank, 20), {}, "sum");
+    const uint32_t next = (rank + 1) % 3;
+    call.group = "pair" + std::to_string(rank);
+    call.members =
+        std::to_string(std::min(rank, next)) + "," + std::to_string(std::max(rank, next));
+    call.group_rank = rank < next ? 0 : 1;
+    call.group_size = 2;
+    call.later = 20;
+    job[rank].add(0, call);
+    job[rank].closed = false;
+  }
+  const OriginResult result = origins_of(job);
+  CHECK(told(result) == List{});
+  CHECK(has_line(result.notes, "rank 0 waits in all_reduce number 0 of group pair0 for rank 1"));
+  CHECK(has_line(result.notes, "rank 2 waits in all_reduce number 0 of group pair2 for rank 0"));
+}
+
+TEST_CASE("origin: messages that are received out of order are no wrong content",
+          "[origin][content]") {
+  Job job = empty_job(2);
+  for (uint32_t step = 0; step < 3; ++step)
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      for (uint32_t turn = 0; turn < 2; ++turn) {
+        CollectiveSpec call =
+            call_of(job, rank, rank == 0 ? "send" : "recv", 2 * step + turn, {}, {});
+        call.peer = 1 - rank;
+        auto& tensors = rank == 0 ? call.sent : call.received;
+        tensors = {noise(10 * step + (rank == 0 ? turn : 1 - turn), 20)};
+        job[rank].add(step, call);
+      }
+  const OriginResult result = origins_of(job);
+  CHECK(told(result) == List{});
+  CHECK(has_line(result.notes, "in another order than they were sent"));
+  job[1].call(0, "recv", 0).received[0][3] += 1;
+  CHECK(told(origins_of(job)) == List{"wrong-content ?@0 - received:0"});
 }
 
 }  // namespace
