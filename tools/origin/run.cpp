@@ -58,7 +58,8 @@ void note_members(const Groups& groups, const OriginResult& result,
   if (!missing.empty())
     notes.push_back(ranks_named({missing.begin(), missing.end()}) +
                     " took part in collectives and " + (missing.size() == 1 ? "has" : "have") +
-                    " no trace here: what was sent and received there is not known, and what needs all members was not judged");
+                    " no trace here: what was sent and received there is not known, and "
+                    "what needs all members was not judged");
   if (odd != 0)
     notes.push_back(
         tools::counted(odd, "group") + (odd == 1 ? " has" : " have") +

@@ -77,8 +77,7 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", options.micro_batches, "passes of a step");
   app.add_option("--elements", options.elements, "of an activation")
       ->check(CLI::Range(32, 1'000'000));
-  app.add_option("--types", options.types, "of activations")
-      ->transform(one_of<Types>(kTypeNames));
+  app.add_option("--types", options.types, "of activations")->transform(one_of<Types>(kTypeNames));
   app.add_option("--threads", options.threads, "that compute statistics and write");
   app.add_flag("--sharded", options.sharded, "replicas divide gradients and updates among them");
   app.add_flag("--cheap", options.cheap,

@@ -62,7 +62,8 @@ bool Engine::has_left(const Part& part) const {
 void Engine::mark_cut(const Instance& instance) {
   const Group& group = groups_[instance.key.group];
   if (group.odd || instance.parts.size() >= wanted(instance)) return;
-  if (std::ranges::none_of(instance.parts, [&](const Part& part) { return has_left(part); })) return;
+  if (std::ranges::none_of(instance.parts, [&](const Part& part) { return has_left(part); }))
+    return;
   const Part& one = instance.parts.front();
   const Call& call = queues_[one.queue]->at(one.call);
   // The result of a broadcast proves that its root sent it, not that other members took theirs.
@@ -119,7 +120,8 @@ bool Engine::force(bool last) {
         // It may only wait for one that waits for a trace that has ended.
         (holds[i] == Hold::kCircle && !ended && is_behind(instances_[waiting[i].instance]));
     if (!last && !full && !behind) continue;
-    if (least == SIZE_MAX || std::pair(holds[i], waiting[i]) < std::pair(holds[least], waiting[least]))
+    if (least == SIZE_MAX ||
+        std::pair(holds[i], waiting[i]) < std::pair(holds[least], waiting[least]))
       least = i;
   }
   if (least == SIZE_MAX) return false;
