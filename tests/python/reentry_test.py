@@ -134,7 +134,6 @@ class Reentry(ObservedTest):
         self.assertGreater(min(spent), 61 * 100)
 
 
-@unittest.skipIf(fake_engine.PART == "python", "Python runs handlers between its own instructions")
 class Interruptions(ObservedTest):
     def test_an_exception_in_a_module_leaves_the_stack_clean(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(9, 9))
@@ -203,6 +202,7 @@ class Interruptions(ObservedTest):
         self.fake.messages.clear()
 
 
+@unittest.skipIf(fake_engine.PART == "python", "Python runs handlers between its own instructions")
 class Signals(unittest.TestCase):
     """A signal that arrives in C++: its handler runs before the module call begins."""
 
