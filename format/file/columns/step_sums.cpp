@@ -4,6 +4,7 @@
 #include <array>
 
 #include "format/base/checksum.h"
+#include "format/file/columns/words.h"
 #include "format/schema/sums_generated.h"
 
 namespace convtrace::format {
