@@ -80,7 +80,8 @@ Numbers exchanged(const Numbers& all, size_t rows, size_t columns, size_t width)
 TEST_CASE("map: dimensions in another order", "[diff][map]") {
   const DiffRules told = rules_of("[dimensions]\n\"*\" = [1, 0]\n");
   const Numbers w = numbers(2), x = numbers(1);
-  const uint64_t rows = GENERATE(2, 4);  // as many as columns: the shape does not show it
+  const uint64_t rows =
+      GENERATE(uint64_t{2}, uint64_t{4});  // as many as columns: the shape does not show it
   const uint64_t columns = 16 / rows;
   const auto step = [&](const Numbers& values, bool turned) -> Step {
     const Numbers own = turned ? exchanged(values, rows, columns, 4) : values;
@@ -88,7 +89,7 @@ TEST_CASE("map: dimensions in another order", "[diff][map]") {
     return {value("fc", "param:weight", w, Phase::kForward, {8, 8}),
             value("fc", "output:0", own, Phase::kForward, {first, 16 / first, 4})};
   };
-  for (const size_t ranks : {1, 2}) {
+  for (const size_t ranks : {size_t{1}, size_t{2}}) {
     const std::vector<Step> same(ranks, step(x, true));
     CHECK(compared({step(x, false)}, same, told).verdict == Verdict::kSame);
     CHECK(compared({step(x, false)}, same).verdict == Verdict::kDiverged);
