@@ -5,7 +5,7 @@ import os
 import sys
 
 from . import dynamo
-from .base import engine, native, scopes, signals, spent, values, watches
+from .base import engine, native, replaced, scopes, signals, spent, values, watches
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops
 from .compiled import regions, triton_kernels, tuning
 from .facts import program_facts, versions
@@ -39,7 +39,7 @@ class Observer(State):
         self._begun = False
         self._imported = 0  # modules, when code was last looked at
         self._failures = 0
-        self._exits = None, None  # os._exit and its replacement
+        self._replaced = replaced.Replaced()
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
         self.is_compiling = _compile_guard(torch)
@@ -109,9 +109,7 @@ class Observer(State):
         for part in self._parts:
             part.remove()
         self.watches.clear()
-        original, replacement = self._exits
-        if os._exit is replacement:
-            os._exit = original
+        self._replaced.put_back()
 
     def begin(self, thread):
         """Before the first thing worth a trace. @return whether this process is observed."""
@@ -236,7 +234,7 @@ class Observer(State):
             original(*args, **kwargs)
 
         _exit.__module__ = "os"  # by which it is pickled
-        os._exit, self._exits = _exit, (original, _exit)
+        self._replaced.set(os, "_exit", _exit)
 
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the

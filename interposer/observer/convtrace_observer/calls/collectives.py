@@ -15,7 +15,7 @@ import _thread
 import functools
 import itertools
 
-from ..base import engine, spent, values
+from ..base import engine, replaced, spent, values
 
 _NO_PEER = 0xFFFFFFFF
 _MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
@@ -114,7 +114,7 @@ class Collectives:
         self._step, self._calls = -1, {}  # of this step: calls by place and op
         self._pending = {}  # id of the work's Python object -> _Pending
         self._inside = []  # threads in functions of C++ that call and wait
-        self._patches = []  # (object, name, original, replacement)
+        self._replaced = replaced.Replaced()
 
     def install(self):
         torch = self._torch
@@ -134,17 +134,12 @@ class Collectives:
     def remove(self):
         _told[:] = []
         self._pending.clear()
-        for where, name, original, replacement in self._patches:
-            if getattr(where, name) is replacement:
-                setattr(where, name, original)
-        self._patches = []
+        self._replaced.put_back()
 
     def _patch(self, where, name, wrap):
         original = getattr(where, name, None)
         if original is not None:
-            replacement = functools.wraps(original)(wrap(original))
-            self._patches.append((where, name, original, replacement))
-            setattr(where, name, replacement)
+            self._replaced.set(where, name, functools.wraps(original)(wrap(original)))
 
     def forget(self):
         """In a forked child, where ids and groups of the parent mean nothing."""

@@ -7,7 +7,7 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from ..base import engine, scopes, signals, values
+from ..base import engine, replaced, scopes, signals, values
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -70,7 +70,7 @@ class CustomOps:
     def __init__(self, observer, torch):
         self._observer = observer
         self._torch = torch
-        self._patches = []  # (class, name, original, replacement)
+        self._replaced = replaced.Replaced()
         self._library_tags = _Tags(_library_tag)
         self._function_tags = _Tags(_function_tags)
 
@@ -78,24 +78,17 @@ class CustomOps:
         ops = self._torch._ops
         for kind in (getattr(ops, "OpOverloadPacket", None), getattr(ops, "OpOverload", None)):
             if kind is not None and "__call__" in vars(kind):
-                self._patch(kind, "__call__", self._library_call(kind.__call__))
+                self._replaced.set(kind, "__call__", self._library_call(kind.__call__))
         function = self._torch.autograd.Function
         if "apply" in vars(function):  # a Python classmethod since torch 2.0
             original = vars(function)["apply"].__func__
-            self._patch(function, "apply", classmethod(self._function_apply(original)))
+            self._replaced.set(function, "apply", classmethod(self._function_apply(original)))
         backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
         if backward is not None and "apply" in vars(backward):
-            self._patch(backward, "apply", self._function_backward(vars(backward)["apply"]))
-
-    def _patch(self, kind, name, replacement):
-        self._patches.append((kind, name, vars(kind)[name], replacement))
-        setattr(kind, name, replacement)
+            self._replaced.set(backward, "apply", self._function_backward(vars(backward)["apply"]))
 
     def remove(self):
-        for kind, name, original, replacement in self._patches:
-            if vars(kind)[name] is replacement:
-                setattr(kind, name, original)
-        self._patches = []
+        self._replaced.put_back()
 
     def _library_call(self, original):
         observer, record, tag_of = self._observer, self._record, self._library_tags.of

@@ -4,7 +4,7 @@ that are called as functions, without a module.
 """
 import functools
 
-from ..base import engine, values
+from ..base import engine, replaced, values
 
 _EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
 INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
@@ -37,20 +37,17 @@ class Labels:
     def __init__(self, observer, torch):
         self._observer = observer
         self._functions = getattr(torch._C, "_nn", None)
-        self._originals = {}
+        self._replaced = replaced.Replaced()
         self._told = set()
 
     def install(self):
         for name in _LOSSES:
             original = getattr(self._functions, name, None)
             if original is not None:
-                self._originals[name] = original
-                setattr(self._functions, name, self._wrap(name, original))
+                self._replaced.set(self._functions, name, self._wrap(name, original))
 
     def remove(self):
-        for name, original in self._originals.items():
-            if getattr(getattr(self._functions, name), "__wrapped__", None) is original:
-                setattr(self._functions, name, original)
+        self._replaced.put_back()
 
     def _wrap(self, name, original):
         observer, record = self._observer, self._record

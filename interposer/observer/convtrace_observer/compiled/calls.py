@@ -96,8 +96,10 @@ class Calls:
             return
         if place not in self._told:
             self._told[place] = made
-            region = "region %s %s" % (site.region.number, "backward" if site.is_backward else "forward") if site.region.number else ""
-            thread.batch.fact("compiled." + place, " ".join(filter(None, (call.kernel, "[%s]" % ", ".join(call.nodes), *self._line(trace), region))))
+            words = [call.kernel, "[%s]" % ", ".join(call.nodes), *self._line(trace)]
+            if site.region.number:
+                words.append("region %s %s" % (site.region.number, "backward" if site.is_backward else "forward"))
+            thread.batch.fact("compiled." + place, " ".join(filter(None, words)))
         else:
             self._told[place] = made = ""  # two kernels of one name
         thread.batch.fact("compiled_made." + place, made)

@@ -7,7 +7,7 @@ whose values are wanted. The kernels, their order and Inductor's cache are not t
 import functools
 import threading
 
-from ..base import imports
+from ..base import imports, replaced
 from . import calls, graph, sources, twin, wrapper_source
 
 _MAX_REGIONS = 4096
@@ -30,7 +30,7 @@ class Regions:
         self._twins = []
         self._observed = False  # whether the twins run
         self._failures = 0
-        self._replaced = imports.Replaced()
+        self._replaced = replaced.Replaced()
         self._end_watch = lambda: None
 
     def install(self):

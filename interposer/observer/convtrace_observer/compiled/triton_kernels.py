@@ -8,9 +8,10 @@ of Inductor since 2.8. Triton is never imported here.
 """
 import functools
 
-from ..base import imports
+from ..base import imports, replaced
+from . import kernel_facts
 
-_MAX_KERNELS, _MAX_VERSIONS, _MAX_TEXT = 1000, 8, 200
+_MAX_TEXT = 200
 _INDUCTOR = "torch._inductor."
 _UNKNOWN = 0
 # Types of Triton to values of format/model/dtype.h. Those that are 0 have no counterpart.
@@ -48,8 +49,8 @@ def _parts(name, kind):
 class TritonKernels:
     def __init__(self, observer):
         self._observer = observer
-        self._versions = {}  # kernel -> its signatures
-        self._replaced = imports.Replaced()
+        self._facts = kernel_facts.KernelFacts(observer, "triton.", list)
+        self._replaced = replaced.Replaced()
         self._watches = ()
 
     def install(self):
@@ -102,7 +103,8 @@ class TritonKernels:
             return  # compiled from IR, which has no names
         self._describe(kernel.function, kernel.name, parameters(function.arg_names, source.signature, source.constants))
         if not function.module.startswith(_INDUCTOR):
-            self._tell("%s.%s" % (function.module, function.__name__), source.signature)
+            self._facts.tell("%s.%s" % (function.module, function.__name__),
+                             ", ".join("%s %s" % argument for argument in source.signature.items()))
 
     def _loaded_statically(self, result):
         kernel = result.kernel
@@ -113,17 +115,4 @@ class TritonKernels:
         thread = self._observer.threads.state
         if isinstance(function, int) and found is not None and self._observer.begin(thread):
             thread.batch.kernel(function, name[:_MAX_TEXT], [("arg:" + one[:_MAX_TEXT], *kind) for one, *kind in found])
-            self._observer.submit(thread)
-
-    def _tell(self, name, signature):
-        text = ", ".join("%s %s" % argument for argument in signature.items())
-        if len(self._versions) >= _MAX_KERNELS and name not in self._versions:
-            return
-        versions = self._versions.setdefault(name, [])
-        if text in versions or len(versions) == _MAX_VERSIONS:
-            return
-        versions.append(text)
-        thread = self._observer.threads.state
-        if self._observer.begin(thread):
-            thread.batch.fact("triton." + name, " | ".join(versions))
             self._observer.submit(thread)

@@ -7,18 +7,19 @@ Which of its templates max-autotune chose is in the names of the region's calls 
 import functools
 import weakref
 
-from ..base import engine, imports
+from ..base import engine, imports, replaced
+from . import kernel_facts
 
-_MAX_FACTS, _MAX_CHOICES, _MAX_WAITING, _MAX_TEXT = 1000, 8, 4096, 200
+_MAX_WAITING, _MAX_TEXT = 4096, 200
 
 
 class Tuning:
     def __init__(self, observer):
         self._observer = observer
-        self._replaced = imports.Replaced()
+        self._replaced = replaced.Replaced()
         self._watches = ()
         self._waiting = []  # (weak reference to a tuner, function that reads its choices)
-        self._told = {}  # kernel -> its choices
+        self._facts = kernel_facts.KernelFacts(observer, "autotune.", sorted)
 
     def install(self):
         self._watches = (
@@ -91,21 +92,9 @@ class Tuning:
                 if found is None:
                     self._waiting.append((reference, read))
                 for kernel, choice in found or ():
-                    self._tell(kernel, choice)
+                    self._facts.tell(kernel[:_MAX_TEXT], choice)
         except Exception as error:
             self._observer.failed("autotuning", error)
-
-    def _tell(self, kernel, choice):
-        if len(self._told) >= _MAX_FACTS and kernel not in self._told:
-            return
-        choices = self._told.setdefault(kernel, [])
-        if choice in choices or len(choices) == _MAX_CHOICES:
-            return
-        choices.append(choice)
-        thread = self._observer.threads.state
-        if self._observer.begin(thread):
-            thread.batch.fact("autotune." + kernel[:_MAX_TEXT], " | ".join(sorted(choices)))
-            self._observer.submit(thread)
 
 
 def _chosen_by_triton(tuner):

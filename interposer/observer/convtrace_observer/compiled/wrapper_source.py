@@ -24,9 +24,9 @@ _ASYNC = "async_compile"
 class Call:
     """A call in the generated code. `kernel` is its name there, `op` a name without the kernel's number, which changes
     with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
-    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is. `made`: of a
-kernel's outputs the inputs that each is made of, by name. `dropped`: (name, owner) of a view of the owner's memory that was to
-hold what the call computes; the view is given up behind the call, and nothing was written to it."""
+    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is. `made`: of
+    a kernel's outputs the inputs that each is made of, by name. `dropped`: (name, owner) of a view of the owner's memory that
+    was to hold what the call computes; the view is given up behind the call, and nothing was written to it."""
 
     __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement", "made", "dropped")
 
@@ -111,11 +111,12 @@ class _Reader:
     def _views(self, function, statement):
         """Inductor makes a view of a larger tensor for each part that a kernel computes, and marks it (`# alias`). A view whose
         name is given to another tensor before anything used it leaves that part unwritten (pytorch#193061)."""
-        assigned = {one.id for one in getattr(statement, "targets", ()) if isinstance(one, ast.Name)} if isinstance(statement, ast.Assign) else set()
-        for name in [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]:
-            owner = self._unused.pop(name, None)
-            if owner and name in assigned and function.calls:
-                function.calls[-1].dropped = (name, owner)
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        assigned = {one.id for one in targets if isinstance(one, ast.Name)}
+        for node in ast.walk(statement):
+            owner = self._unused.pop(node.id, None) if isinstance(node, ast.Name) else None
+            if owner and node.id in assigned and function.calls:
+                function.calls[-1].dropped = (node.id, owner)
         if assigned and self._lines[statement.lineno - 1].endswith("# alias"):
             self._unused.update((name, variable(statement.value)) for name in assigned)
 

@@ -1,7 +1,7 @@
 """The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
 import functools
 
-from ..base import engine, spent
+from ..base import engine, replaced, spent
 
 
 class Backward:
@@ -11,17 +11,14 @@ class Backward:
         self._observer = observer
         self._autograd = torch.autograd
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
-        self._originals = {}
+        self._replaced = replaced.Replaced()
 
     def install(self):
         for name, records_loss in (("backward", True), ("grad", False)):
-            self._originals[name] = getattr(self._autograd, name)
-            setattr(self._autograd, name, self._wrap(self._originals[name], records_loss))
+            self._replaced.set(self._autograd, name, self._wrap(getattr(self._autograd, name), records_loss))
 
     def remove(self):
-        for name, original in self._originals.items():
-            if getattr(getattr(self._autograd, name), "__wrapped__", None) is original:
-                setattr(self._autograd, name, original)
+        self._replaced.put_back()
 
     def _wrap(self, original, records_loss):
         observer, graph_task = self._observer, self._graph_task

@@ -3,7 +3,7 @@ import functools
 import sys
 import types
 
-from ..base import engine
+from ..base import engine, replaced
 
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
 _TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the parameters
@@ -18,7 +18,7 @@ class Clipping:
         self._tensor = torch.Tensor
         self._namespaces = [sys.modules[name] for name in ("torch.nn.utils", "torch.nn.utils.clip_grad")
                             if name in sys.modules]
-        self._replaced = []  # (namespace, name, original, wrapper)
+        self._replaced = replaced.Replaced()
 
     def install(self):
         wrappers = {}
@@ -26,14 +26,10 @@ class Clipping:
             for name in _FUNCTIONS:
                 original = getattr(namespace, name, None)
                 if original is not None:
-                    wrapper = wrappers.setdefault(original, self._wrap(original))
-                    self._replaced.append((namespace, name, original, wrapper))
-                    setattr(namespace, name, wrapper)
+                    self._replaced.set(namespace, name, wrappers.setdefault(original, self._wrap(original)))
 
     def remove(self):
-        for namespace, name, original, wrapper in self._replaced:
-            if getattr(namespace, name) is wrapper:
-                setattr(namespace, name, original)
+        self._replaced.put_back()
 
     def _wrap(self, original):
         observer = self._observer

@@ -1,0 +1,27 @@
+"""Functions of the program's libraries that the observer replaces while it traces."""
+
+
+class Replaced:
+    """Functions of classes and modules that were replaced."""
+
+    def __init__(self):
+        self._all = []  # (owner, name, original, replacement)
+
+    def wrap(self, owner, name, make):
+        """`make` gives the replacement of the original. An owner without such a function is left as it is."""
+        original = vars(owner).get(name) if owner is not None else None
+        if isinstance(original, classmethod):
+            self.set(owner, name, classmethod(make(original.__func__)))
+        elif callable(original):
+            self.set(owner, name, make(original))
+
+    def set(self, owner, name, replacement):
+        self._all.append((owner, name, vars(owner)[name], replacement))
+        setattr(owner, name, replacement)
+
+    def put_back(self):
+        """What somebody else has replaced since then stays."""
+        for owner, name, original, replacement in self._all:
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
+        self._all.clear()
