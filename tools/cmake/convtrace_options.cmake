@@ -66,7 +66,7 @@ endfunction()
 # Names in unnamed namespaces are then one room's. Sources beside CMakeLists.txt stay alone, and so do those with options of their own.
 function(convtrace_join_rooms target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # It means types of the unnamed namespace of a header, which no source of a room is.
+  # The warning is meant for unnamed namespaces in headers; g++ takes each joined source for one.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)

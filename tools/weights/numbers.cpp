@@ -62,6 +62,11 @@ std::optional<double> distance(const Whole& a, const Whole& b) {
 
 std::string difference_text(const Whole& a, const Whole& b, std::optional<double> distance) {
   if (!a.measured || !b.measured) return " in its hash; nothing else was recorded";
+  const std::string text =
+      distance && *distance > 0 ? " by " + tools::percent_text(*distance) + " of its size" : "";
+  const std::string bits_alone =
+      text.empty() ? " in its bits alone: all numbers that were recorded of it are equal" : text;
+  if (!is_float(a) || !is_float(b)) return bits_alone;
   struct Number {
     std::string_view name;
     double a, b;
@@ -79,19 +84,16 @@ std::string difference_text(const Whole& a, const Whole& b, std::optional<double
                             {"positive", count(x.positive), count(y.positive)},
                             {"negative", count(x.negative), count(y.negative)}};
   constexpr int kDigits[] = {6, 9, 17};
-  const bool is_float_pair = is_float(a) && is_float(b);
-  std::string text =
-      distance && *distance > 0 ? " by " + tools::percent_text(*distance) + " of its size" : "";
   for (const int digits : kDigits) {
     for (const Number& one : numbers) {
-      if (!is_float_pair || std::isnan(one.a) || std::isnan(one.b)) continue;
+      if (std::isnan(one.a) || std::isnan(one.b)) continue;
       const std::string in_a = tools::number_text(one.a, digits);
       const std::string in_b = tools::number_text(one.b, digits);
       if (in_a != in_b)
         return text + ": " + std::string(one.name) + ' ' + in_a + " in A, " + in_b + " in B";
     }
   }
-  return text.empty() ? " in its bits alone: all numbers that were recorded of it are equal" : text;
+  return bits_alone;
 }
 
 Alike alike(const Whole& a, const Whole& b, bool hashes) {

@@ -1,5 +1,6 @@
 #include "tools/check/values/compiled_calls.h"
 
+#include "tools/diff/model/generated_call.h"
 #include "tools/diff/model/record.h"
 
 namespace convtrace::check {
@@ -57,12 +58,11 @@ bool tells_writes(const Value& value) {
 }
 
 std::string kernel_text(const Facts& facts, const format::Definitions& names, const CallKey& key) {
-  const std::string_view fact = facts.of_program("compiled." + place_of(names, key));
-  const size_t region = fact.rfind(" region ");
-  std::string text(fact.substr(0, fact.find(' ')));
-  if (text.empty()) text = names.text(key.op);
+  const diff::GeneratedCall call =
+      diff::generated_call(facts.of_program("compiled." + place_of(names, key)));
+  std::string text = call.kernel.empty() ? std::string(names.text(key.op)) : call.kernel;
   text += " of " + module_name(names, key.scope);
-  if (region != fact.npos) text += "," + std::string(fact.substr(region));
+  if (!call.region.empty()) text += ", region " + call.region;
   return text;
 }
 

@@ -17,34 +17,9 @@ namespace {
 /// keeps.
 constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "differentiable"};
 
-/// Facts of calls in compiled regions: `compiled.SCOPE.OP`, "KERNEL [NODE, ...] FILE:LINE region 0/1
-/// forward".
+/// Facts of calls in compiled regions: generated_call.h.
 constexpr std::string_view kCompiled = "compiled.";
 constexpr std::string_view kDropped = "compiled_dropped.";
-constexpr std::string_view kRegion = " region ";
-
-GeneratedCall generated_call(std::string_view text) {
-  const size_t open = text.find(" ["), close = text.rfind(']');
-  if (open == text.npos || close == text.npos || close < open + 2) return {};
-  GeneratedCall call{.kernel = std::string(text.substr(0, open)),
-                     .nodes = {},
-                     .line = {},
-                     .drops_view = false,
-                     .region = {}};
-  std::string_view nodes = text.substr(open + 2, close - open - 2);
-  while (!nodes.empty()) {
-    const size_t end = std::min(nodes.find(", "), nodes.size());
-    call.nodes.emplace_back(nodes.substr(0, end));
-    nodes.remove_prefix(std::min(end + 2, nodes.size()));
-  }
-  std::string_view rest = text.substr(close + 1);
-  if (const size_t region = rest.find(kRegion); region != rest.npos) {
-    call.region = rest.substr(region + kRegion.size());
-    rest = rest.substr(0, region);
-  }
-  if (!rest.empty()) call.line = rest.substr(1);
-  return call;
-}
 
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 

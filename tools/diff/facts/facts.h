@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "format/model/meta.h"
+#include "tools/diff/model/generated_call.h"
 
 namespace convtrace::diff {
 
@@ -47,15 +48,6 @@ struct FactDifference {
   bool configuration = false;
 };
 inline constexpr size_t kMaxFactDifferences = 1000;
-
-/// A call in the code that a compiler generated for a region.
-struct GeneratedCall {
-  std::string kernel;              ///< its name there, "triton_poi_fused_gelu_2"; "" if unknown
-  std::vector<std::string> nodes;  ///< of the region's graph that it was made of, as far as known
-  std::string line;                ///< FILE:LINE of the last of them
-  bool drops_view = false;         ///< in the candidate alone: part of what it computes is lost
-  std::string region;              ///< "0/1 backward": the compiler's number of it, and which pass
-};
 
 /// The place of a module's code; unknown texts are empty.
 struct CodePlace {
@@ -98,9 +90,10 @@ class FactDiff {
 
   /// @return all differences; equal ones of several ranks and modules are joined.
   [[nodiscard]] std::vector<FactDifference> differences() const;
-  /// @param scope  the baseline's name of a module.
-  /// ("SCOPE", "OP") of calls in compiled regions that drop a view (GeneratedCall::drops_view).
+  /// @return ("SCOPE", "OP") of calls in compiled regions that drop a view
+  /// (GeneratedCall::drops_view).
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> dropped_views() const;
+  /// @param scope  the baseline's name of a module.
   [[nodiscard]] CodePlace place_of(const std::string& scope, const std::string& op) const;
 
  private:

@@ -87,8 +87,6 @@ Json one_sided_json(const OneSided& one_sided) {
           {"op", text_or_null(first.op)}};
 }
 
-/// For changed-between, whose own values agree, the numbers are those of the first affected record
-/// (`effect`).
 Json region_json(const RegionPlace& region) {
   if (region.calls.empty()) return {};
   Json calls = Json::array();
@@ -103,6 +101,8 @@ Json region_json(const RegionPlace& region) {
           {"calls", std::move(calls)}};
 }
 
+/// For changed-between, whose own values agree, the numbers are those of the first affected record
+/// (`effect`).
 Json root_json(const std::optional<RootReport>& root) {
   if (!root) return {};
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
