@@ -7,6 +7,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
 #include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff_ranks.h"
 #include "tools/diff/model/map_file.h"
 
 namespace convtrace::test {
@@ -16,46 +17,6 @@ using diff::DiffResult;
 using diff::DiffRules;
 using diff::Verdict;
 using format::Phase;
-using Numbers = std::vector<float>;
-using Step = std::vector<StatsSpec>;
-
-Numbers numbers(uint32_t seed, size_t count = 64) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  Numbers values(count);
-  for (float& value : values) value = normal(engine);
-  return values;
-}
-
-StatsSpec value(const char* scope, const char* slot, const Numbers& values,
-                Phase phase = Phase::kForward, std::vector<uint64_t> shape = {}) {
-  StatsSpec spec{.scope = scope, .slot = slot, .phase = phase, .values = values};
-  spec.hash = hash_of(values);
-  if (!shape.empty()) spec.shape = std::move(shape);
-  return spec;
-}
-
-DiffResult compared(const std::vector<Step>& base, const std::vector<Step>& cand,
-                    const DiffRules& rules = {}) {
-  const TempDir folders[2];
-  for (const bool is_cand : {false, true}) {
-    const std::vector<Step>& ranks = is_cand ? cand : base;
-    for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-      TraceBuilder trace(folders[is_cand] / (std::to_string(rank) + ".ctrace"));
-      trace.rank(rank, static_cast<uint32_t>(ranks.size())).step(0);
-      for (const StatsSpec& spec : ranks[rank]) trace.stats(spec);
-      trace.close();
-    }
-  }
-  diff::DiffInputs inputs{.base = folders[0] / ".", .cand = folders[1] / "."};
-  inputs.rules = rules;
-  DiffResult result;
-  std::string error;
-  const bool done = diff::run_diff(inputs, nullptr, result, error);
-  INFO(error);
-  REQUIRE(done);
-  return result;
-}
 
 DiffRules rules_of(const std::string& text) {
   const TempDir dir;

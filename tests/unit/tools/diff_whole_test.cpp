@@ -9,6 +9,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
 #include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff_ranks.h"
 #include "tools/common/element.h"
 #include "tools/diff/model/map_file.h"
 #include "tools/diff/report/report_parts.h"
@@ -24,16 +25,6 @@ using diff::LayoutChoice;
 using diff::Verdict;
 using format::DType;
 using format::Phase;
-using Numbers = std::vector<float>;
-using Step = std::vector<StatsSpec>;  ///< of one rank
-
-Numbers numbers(uint32_t seed, size_t count = 64) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  Numbers values(count);
-  for (float& value : values) value = normal(engine);
-  return values;
-}
 
 Numbers part(const Numbers& all, size_t number, size_t parts) {
   const size_t size = all.size() / parts;
@@ -44,35 +35,6 @@ Numbers part(const Numbers& all, size_t number, size_t parts) {
 Numbers times(Numbers values, float factor) {
   for (float& value : values) value *= factor;
   return values;
-}
-
-StatsSpec value(const char* scope, const char* slot, const Numbers& values,
-                Phase phase = Phase::kForward) {
-  return {.scope = scope, .slot = slot, .phase = phase, .values = values, .hash = hash_of(values)};
-}
-
-void write(const TempDir& folder, const std::vector<Step>& ranks, size_t missing) {
-  for (uint32_t rank = 0; rank + missing < ranks.size(); ++rank) {
-    TraceBuilder trace(folder / (std::to_string(rank) + ".ctrace"));
-    trace.rank(rank, static_cast<uint32_t>(ranks.size())).step(0);
-    for (const StatsSpec& spec : ranks[rank]) trace.stats(spec);
-    trace.close();
-  }
-}
-
-DiffResult compared(const std::vector<Step>& base, const std::vector<Step>& cand,
-                    const DiffRules& rules = {}, size_t missing = 0) {
-  const TempDir base_folder, cand_folder;
-  write(base_folder, base, 0);
-  write(cand_folder, cand, missing);
-  diff::DiffInputs inputs{.base = base_folder / ".", .cand = cand_folder / "."};
-  inputs.rules = rules;
-  DiffResult result;
-  std::string error;
-  const bool done = diff::run_diff(inputs, nullptr, result, error);
-  INFO(error);
-  REQUIRE(done);
-  return result;
 }
 
 TEST_CASE("whole: copies, shards and parts of a batch are the value of one rank", "[diff][whole]") {
