@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "format/model/events.h"
 #include "tests/integration/cuda_run.h"
@@ -7,10 +6,6 @@
 
 namespace convtrace::test {
 namespace {
-
-int count_lines(const std::string& text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-}
 
 constexpr int kMany = 200;  // launches of `cuda_life many`
 

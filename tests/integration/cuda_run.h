@@ -3,6 +3,7 @@
 /// Runs a driver-API program over the fake CUDA under the real preload library, and reads what its
 /// trace holds through `convtrace show --json`.
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -22,6 +23,10 @@ using Json = nlohmann::json;
 /// How long a program pauses before its first step, so that the context is prepared when it comes.
 /// With a seed several programs run at once.
 inline std::string pause_ms() { return getenv("FAKECUDA_SEED") == nullptr ? "1000" : "3000"; }
+
+inline int count_lines(const std::string& text) {
+  return static_cast<int>(std::ranges::count(text, '\n'));
+}
 
 /// Which fake libraries the program finds.
 enum class Fakes {

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <set>
 
 #include "tests/integration/cuda_run.h"
@@ -8,10 +7,6 @@ namespace {
 
 const std::map<std::string, int> kLaunches = {
     {"_Z4iotaPfj", 1}, {"_Z4fillPffj", 2}, {"_Z3addPKfS0_Pfj", 5}, {"_Z6squarePfj", 5}};
-
-int count_lines(const std::string& text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-}
 
 TEST_CASE("cuda: every launch is in the trace, however the program found the driver") {
   const std::string how = GENERATE("linked", "dlsym", "proc-address");

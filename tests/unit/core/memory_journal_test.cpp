@@ -37,7 +37,7 @@ class Listener final : public MemoryListener {
   uint64_t lost = 0;
 };
 
-struct Fixture {
+struct JournalFixture {
   cupti::AddressMap addresses;
   Listener listener;
   MemoryJournal journal{addresses, listener};
@@ -59,7 +59,7 @@ struct Fixture {
 
 TEST_CASE("memory_journal: reports become generations when applied, not before",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   const uint64_t device = GENERATE(kCpu, kCuda2);
   f.report(0x1000, 64, device);
   CHECK(f.listener.seen.empty());
@@ -79,7 +79,7 @@ TEST_CASE("memory_journal: reports become generations when applied, not before",
 TEST_CASE(
     "memory_journal: once CPU tensors are not reported their memory is forgotten, others' is not",
     "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x1000, 64);
   f.report(0x2000, 64, kCuda2);
   f.journal.apply_reports();
@@ -103,7 +103,7 @@ TEST_CASE(
 
 TEST_CASE("memory_journal: a block of a CPU tensor is found by any address in it",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x1000, 64);
   f.report(0x1040, 64);
   CHECK(f.block(0x0FFF).generation == 0);
@@ -118,7 +118,7 @@ TEST_CASE("memory_journal: a block of a CPU tensor is found by any address in it
 
 TEST_CASE("memory_journal: blocks whose frees were lost end where another overlaps them",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x1000, 0x100);
   f.report(0x1100, 0x100);
   f.report(0x1200, 0x100);
@@ -135,7 +135,7 @@ TEST_CASE("memory_journal: blocks whose frees were lost end where another overla
 
 TEST_CASE("memory_journal: work of a device finds blocks of CPU tensors once it may use them",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x1000, 64);
   f.report(0x2000, 64);
   const CpuBlock first = f.block(0x1000);
@@ -160,7 +160,7 @@ TEST_CASE("memory_journal: work of a device finds blocks of CPU tensors once it 
 
 TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is none",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   CHECK_FALSE(f.journal.reported(format::Device::Type::kCuda));
   f.report(0x1000, 64, kCpu);
   f.report(0x2000, 64, kCuda2 | 0xABCD0000);
@@ -173,7 +173,7 @@ TEST_CASE("memory_journal: the device comes from the low bytes, CPU's index is n
 
 TEST_CASE("memory_journal: of memory that the driver gave the device is the driver's",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   constexpr format::Device kDevice{format::Device::Type::kCuda, 5};
   f.addresses.allocate({.base = 0x200000, .bytes = 0x200000, .device = kDevice});
   f.report(0x300000, 512, kCuda2);  // a 16-bit index, and what was in the byte before it
@@ -188,7 +188,7 @@ TEST_CASE("memory_journal: of memory that the driver gave the device is the driv
 
 TEST_CASE("memory_journal: what was allocated before we looked is freed without a word",
           "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x5000, -64);
   f.report(0, 64);
   f.report(0x6000, 0);
@@ -198,7 +198,7 @@ TEST_CASE("memory_journal: what was allocated before we looked is freed without 
 
 TEST_CASE("memory_journal: blocks handed between threads keep their order",
           "[engine][memory][threads]") {
-  Fixture f;
+  JournalFixture f;
   constexpr int kRounds = 3000;
   std::atomic<int> turn{0};
   const auto player = [&](int me) {
@@ -226,7 +226,7 @@ TEST_CASE("memory_journal: blocks handed between threads keep their order",
 }
 
 TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.report(0x1000, 64);
   f.journal.take_stacks();
   f.report(0x2000, 64);
@@ -241,7 +241,7 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
 }
 
 TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   f.journal.take_stacks();
   for (const uint64_t address : {0x1000UL, 0x2000UL}) f.report(address, 64);
   f.report(0x1000, -64);
@@ -254,7 +254,7 @@ TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine
 }
 
 TEST_CASE("memory_journal: a full ring counts what it drops", "[engine][memory]") {
-  Fixture f;
+  JournalFixture f;
   constexpr uint64_t kReports = 200'000;
   CHECK_FALSE(f.report(0x10000, 64));
   bool crowded = false;

@@ -7,8 +7,8 @@
 namespace convtrace::engine {
 namespace {
 
-struct Fixture {
-  explicit Fixture(const char* include, const char* exclude = "")
+struct FilterFixture {
+  explicit FilterFixture(const char* include, const char* exclude = "")
       : filter(settings::compile_patterns(include).value(),
                settings::compile_patterns(exclude).value(), definitions) {}
 
@@ -23,7 +23,7 @@ struct Fixture {
 };
 
 TEST_CASE("name_filter: without patterns everything is wanted", "[engine][filter]") {
-  Fixture f("");
+  FilterFixture f("");
   CHECK(f.scope("h.0"));
   CHECK(f.scope(""));
   CHECK(f.kernel("gemm", "gemm"));
@@ -31,7 +31,7 @@ TEST_CASE("name_filter: without patterns everything is wanted", "[engine][filter
 }
 
 TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") {
-  Fixture f("h.*;re:head$", "*.norm");
+  FilterFixture f("h.*;re:head$", "*.norm");
   for (int again = 0; again < 2; ++again) {
     CHECK(f.scope("h.0.mlp"));
     CHECK_FALSE(f.scope("h.0.norm"));
@@ -49,33 +49,33 @@ TEST_CASE("name_filter: include comes first, then exclude", "[engine][filter]") 
 }
 
 TEST_CASE("name_filter: patterns that leave nothing are said to", "[engine][filter]") {
-  Fixture all("", "*");
+  FilterFixture all("", "*");
   CHECK_FALSE(all.scope("h.0"));
   CHECK_FALSE(all.scope("h.1"));
   auto lines = all.filter.report();
   REQUIRE(lines.size() == 2);
   CHECK(lines[1].message == messages::kNothingLeft);
   CHECK(lines[1].text.starts_with("CONVTRACE_EXCLUDE leaves none of the 2 names that occurred"));
-  Fixture both("h.*", "h.0*");
+  FilterFixture both("h.*", "h.0*");
   CHECK_FALSE(both.scope("h.0"));
   CHECK(
       both.filter.report().back().text.starts_with("CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE "
                                                    "leave none of the 1 name that occurred"));
-  Fixture wrong("x.*");  // its own line says it, with what was meant
+  FilterFixture wrong("x.*");  // its own line says it, with what was meant
   CHECK_FALSE(wrong.scope("h.0"));
   CHECK(wrong.filter.report().size() == 1);
 }
 
 TEST_CASE("name_filter: a kernel is known by each of its names", "[engine][filter]") {
   const std::string pattern = GENERATE("add(float*, int)", "_Z3addPfi", "add_family", "re:^add\\(");
-  Fixture f(pattern.c_str());
+  FilterFixture f(pattern.c_str());
   CHECK(f.kernel("_Z3addPfi", "add_family"));
   CHECK_FALSE(f.kernel("_Z3subPfi", "sub_family"));
 }
 
 TEST_CASE("name_filter: a pattern that matched nothing is named, with what was probably meant",
           "[engine][filter]") {
-  Fixture f("bodi.*;head", "drop");
+  FilterFixture f("bodi.*;head", "drop");
   CHECK_FALSE(f.scope("body.0"));
   CHECK(f.scope("head"));
   const auto lines = f.filter.report();

@@ -11,9 +11,11 @@
 #include <map>
 
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 using namespace convtrace;
 using namespace convtrace::engine;
+using test::TempDir;
 
 namespace {
 
@@ -24,19 +26,6 @@ const char* fake_env(const char* name) {
   const auto found = g_environment.find(name);
   return found == g_environment.end() ? nullptr : found->second.c_str();
 }
-
-class TempDir {
- public:
-  TempDir() {
-    char pattern[] = "/tmp/convtrace-test-XXXXXX";
-    path_ = mkdtemp(pattern);
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 /// A file older than the moment in which two ranks of one job may race.
 void make_old_file(const std::string& path) {
@@ -82,7 +71,7 @@ TEST_CASE("output_name: rank by launcher, in order, and only if it is a number",
 TEST_CASE("output_name: a new file is private and locked", "[engine][output]") {
   const TempDir dir;
   std::string why;
-  Result<OutputFile> file = open_output(dir.file("t.ctrace"), false, kFacts, why);
+  Result<OutputFile> file = open_output(dir / "t.ctrace", false, kFacts, why);
   REQUIRE(file.ok());
   CHECK(file.value().notice.empty());
   struct stat status;
@@ -95,7 +84,7 @@ TEST_CASE("output_name: a new file is private and locked", "[engine][output]") {
 TEST_CASE("output_name: an older file is refused, and replaced only when asked",
           "[engine][output]") {
   const TempDir dir;
-  const std::string path = dir.file("t.ctrace");
+  const std::string path = dir / "t.ctrace";
   make_old_file(path);
   std::string why;
   const Result<OutputFile> refused = open_output(path, false, kFacts, why);
@@ -114,7 +103,7 @@ TEST_CASE("output_name: an older file is refused, and replaced only when asked",
 
 TEST_CASE("output_name: a name in use gets a sibling, even with overwrite", "[engine][output]") {
   const TempDir dir;
-  const std::string path = dir.file("t.ctrace");
+  const std::string path = dir / "t.ctrace";
   std::string why;
   Result<OutputFile> first = open_output(path, false, kFacts, why);
   REQUIRE(first.ok());
@@ -136,7 +125,7 @@ TEST_CASE("output_name: what is no regular file is never replaced", "[engine][ou
   const Result<OutputFile> device = open_output("/dev/null", true, kFacts, why);
   CHECK_FALSE(device.ok());
   CHECK(std::filesystem::exists("/dev/null"));
-  const std::string folder = dir.file("folder");
+  const std::string folder = dir / "folder";
   std::filesystem::create_directory(folder);
   CHECK_FALSE(open_output(folder, true, kFacts, why).ok());
   CHECK(std::filesystem::is_directory(folder));
@@ -146,13 +135,13 @@ TEST_CASE("output_name: one missing folder is made, more of them are a mistake",
           "[engine][output]") {
   const TempDir dir;
   std::string why;
-  const Result<OutputFile> file = open_output(dir.file("base/t.ctrace"), false, kFacts, why);
+  const Result<OutputFile> file = open_output(dir / "base/t.ctrace", false, kFacts, why);
   REQUIRE(file.ok());
   close(file.value().fd);
-  CHECK(std::filesystem::is_regular_file(dir.file("base/t.ctrace")));
-  CHECK_FALSE(open_output(dir.file("no/such/t.ctrace"), false, kFacts, why).ok());
+  CHECK(std::filesystem::is_regular_file(dir / "base/t.ctrace"));
+  CHECK_FALSE(open_output(dir / "no/such/t.ctrace", false, kFacts, why).ok());
   CHECK(why.find("No such file or directory") != std::string::npos);
-  CHECK_FALSE(std::filesystem::exists(dir.file("no")));
+  CHECK_FALSE(std::filesystem::exists(dir / "no"));
 }
 
 TEST_CASE("output_name: a place that cannot be written says so", "[engine][output]") {

@@ -62,8 +62,8 @@ std::vector<float> next_step(std::vector<float> values) {
 }
 
 /// A store and the trace that it ends in.
-struct Fixture {
-  explicit Fixture(ValueStore::Options options = {.memory_bytes = 64 << 20, .threads = 2})
+struct StoreFixture {
+  explicit StoreFixture(ValueStore::Options options = {.memory_bytes = 64 << 20, .threads = 2})
       : store(options, wakeup, sink) {
     auto made = format::TraceWriter::create(std::make_unique<MemorySink>(bytes), {}, definitions);
     REQUIRE(made.ok());
@@ -114,7 +114,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("value_store: a tensor of several parts comes back", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   const Tensor tensor(weights(200'000, 1));
   CHECK(f.take(tensor) == Outcome::kStored);
   f.write();
@@ -123,7 +123,7 @@ TEST_CASE("value_store: a tensor of several parts comes back", "[engine][snapsho
 }
 
 TEST_CASE("value_store: a strided tensor is stored in logical order", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   Tensor tensor(weights(300 * 400, 1));
   tensor.view.rank = 2;
   tensor.view.shape[0] = 400, tensor.view.shape[1] = 300;
@@ -139,7 +139,7 @@ TEST_CASE("value_store: a strided tensor is stored in logical order", "[engine][
 }
 
 TEST_CASE("value_store: equal values are stored once", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   const Tensor tensor(weights(1000, 1));
   const Tensor same(weights(1000, 1), 2);
   CHECK_FALSE(f.store.has(tensor.event));
@@ -152,12 +152,12 @@ TEST_CASE("value_store: equal values are stored once", "[engine][snapshot]") {
 }
 
 TEST_CASE("value_store: a tensor without elements needs no room", "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 2, .threads = 1});
+  StoreFixture f({.memory_bytes = 2, .threads = 1});
   CHECK(f.take(Tensor({})) == Outcome::kStored);
 }
 
 TEST_CASE("value_store: the next step of a place is stored as a difference", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   std::vector<Tensor> steps;
   steps.emplace_back(weights(100'000, 1));
   while (steps.size() < 20) steps.emplace_back(next_step(steps.back().values));
@@ -185,25 +185,26 @@ TEST_CASE("value_store: what does not fit is degraded or dropped, and counted",
           "[engine][snapshot]") {
   const Tensor large(weights(300'000, 1));
   {
-    Fixture f({.memory_bytes = 1 << 20, .threads = 1});
+    StoreFixture f({.memory_bytes = 1 << 20, .threads = 1});
     CHECK(f.take(large) == Outcome::kStatsOnly);
     CHECK_FALSE(f.store.has(large.event));
     CHECK(f.lost(format::LossReason::kValueNotStored) == 1);
   }
   {
-    Fixture f({.memory_bytes = 1 << 20, .threads = 1, .when_full = settings::WhenFull::kDrop});
+    StoreFixture f({.memory_bytes = 1 << 20, .threads = 1, .when_full = settings::WhenFull::kDrop});
     CHECK(f.take(large) == Outcome::kLeftOut);
     CHECK(f.lost(format::LossReason::kValueLeftOut) == 1);
   }
   {  // there will never be room: waiting is no use
-    Fixture f({.memory_bytes = 1 << 20, .threads = 1, .when_full = settings::WhenFull::kBlock});
+    StoreFixture f(
+        {.memory_bytes = 1 << 20, .threads = 1, .when_full = settings::WhenFull::kBlock});
     CHECK(f.take(large) == Outcome::kStatsOnly);
   }
 }
 
 /// The other thirds are for what it is compressed to and for the last values.
 TEST_CASE("value_store: a third of the memory is for values on their way", "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 3 << 16, .threads = 1});
+  StoreFixture f({.memory_bytes = 3 << 16, .threads = 1});
   CHECK(f.take(Tensor(weights((1 << 14) + 1, 1))) == Outcome::kStatsOnly);
   const Tensor whole(weights(1 << 14, 2));
   CHECK(f.take(whole) == Outcome::kStored);
@@ -212,7 +213,7 @@ TEST_CASE("value_store: a third of the memory is for values on their way", "[eng
 }
 
 TEST_CASE("value_store: memory is free again when a value is written", "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 1 << 20, .threads = 1});
+  StoreFixture f({.memory_bytes = 1 << 20, .threads = 1});
   for (uint32_t i = 0; i < 5; ++i) {
     const Tensor tensor(weights(60'000, i), i);  // 240 kB of 341
     CHECK(f.take(tensor) == Outcome::kStored);
@@ -225,10 +226,10 @@ TEST_CASE("value_store: memory is free again when a value is written", "[engine]
 
 TEST_CASE("value_store: a thread that may block waits for room, not for ever",
           "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 1 << 20,
-             .threads = 1,
-             .when_full = settings::WhenFull::kBlock,
-             .patience_ns = 30 * kSecond});
+  StoreFixture f({.memory_bytes = 1 << 20,
+                  .threads = 1,
+                  .when_full = settings::WhenFull::kBlock,
+                  .patience_ns = 30 * kSecond});
   std::atomic<bool> writing{true}, failed{false};
   std::thread writer([&] {
     while (writing.load()) {
@@ -245,10 +246,10 @@ TEST_CASE("value_store: a thread that may block waits for room, not for ever",
   f.write();
   for (const Tensor& tensor : tensors) CHECK((f.read(tensor) == tensor.values));
 
-  Fixture impatient({.memory_bytes = 1 << 20,
-                     .threads = 1,
-                     .when_full = settings::WhenFull::kBlock,
-                     .patience_ns = kSecond / 100});
+  StoreFixture impatient({.memory_bytes = 1 << 20,
+                          .threads = 1,
+                          .when_full = settings::WhenFull::kBlock,
+                          .patience_ns = kSecond / 100});
   CHECK(impatient.take(tensors[0]) == Outcome::kStored);
   CHECK(impatient.take(tensors[1]) == Outcome::kStatsOnly);  // nobody writes
   CHECK(impatient.lost(format::LossReason::kValueNotStored) == 1);
@@ -256,10 +257,10 @@ TEST_CASE("value_store: a thread that may block waits for room, not for ever",
 
 TEST_CASE("value_store: waiting in vain costs the program once, until there is room",
           "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 1 << 20,
-             .threads = 1,
-             .when_full = settings::WhenFull::kBlock,
-             .patience_ns = kSecond / 2});
+  StoreFixture f({.memory_bytes = 1 << 20,
+                  .threads = 1,
+                  .when_full = settings::WhenFull::kBlock,
+                  .patience_ns = kSecond / 2});
   REQUIRE(f.take(Tensor(weights(60'000, 0))) == Outcome::kStored);
   const auto begin = std::chrono::steady_clock::now();
   for (uint32_t i = 1; i <= 20; ++i) CHECK(f.take(Tensor(weights(60'000, i))) != Outcome::kStored);
@@ -270,10 +271,10 @@ TEST_CASE("value_store: waiting in vain costs the program once, until there is r
 
 TEST_CASE("value_store: without a thread to compress there is nothing to wait for",
           "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 1 << 20,
-             .threads = 0,
-             .when_full = settings::WhenFull::kBlock,
-             .patience_ns = 600 * kSecond});
+  StoreFixture f({.memory_bytes = 1 << 20,
+                  .threads = 0,
+                  .when_full = settings::WhenFull::kBlock,
+                  .patience_ns = 600 * kSecond});
   const Tensor tensor(weights(1000, 1));
   CHECK(f.take(tensor) == Outcome::kStatsOnly);
   const auto begun = f.store.begin(tensor.event);
@@ -282,7 +283,7 @@ TEST_CASE("value_store: without a thread to compress there is nothing to wait fo
 
 TEST_CASE("value_store: an incoming value that is given up leaves nothing behind",
           "[engine][snapshot]") {
-  Fixture f({.memory_bytes = 1 << 20, .threads = 1});
+  StoreFixture f({.memory_bytes = 1 << 20, .threads = 1});
   const Tensor tensor(weights(60'000, 1));
   {
     const auto incoming = f.store.begin(tensor.event).value;
@@ -297,7 +298,7 @@ TEST_CASE("value_store: an incoming value that is given up leaves nothing behind
 
 TEST_CASE("value_store: closing counts what was under way, and takes nothing more",
           "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   const Tensor tensor(weights(200'000, 1));
   CHECK(f.take(tensor) == Outcome::kStored);
   REQUIRE(f.store.settle(20 * kSecond));
@@ -309,7 +310,7 @@ TEST_CASE("value_store: closing counts what was under way, and takes nothing mor
 }
 
 TEST_CASE("value_store: writing stops at the disk budget", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   CHECK(f.take(Tensor(weights(400'000, 1))) == Outcome::kStored);
   REQUIRE(f.store.settle(20 * kSecond));
   const uint64_t budget = f.writer->bytes_written() + 1;
@@ -321,7 +322,7 @@ TEST_CASE("value_store: writing stops at the disk budget", "[engine][snapshot]")
 
 TEST_CASE("value_store: a turn of writing ends in time, and the next goes on",
           "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   const Tensor tensor(weights(200'000, 1));
   CHECK(f.take(tensor) == Outcome::kStored);
   REQUIRE(f.store.settle(20 * kSecond));
@@ -333,7 +334,7 @@ TEST_CASE("value_store: a turn of writing ends in time, and the next goes on",
 }
 
 TEST_CASE("value_store: many threads may hand in values", "[engine][snapshot]") {
-  Fixture f;
+  StoreFixture f;
   std::vector<Tensor> tensors;
   for (uint32_t i = 0; i < 24; ++i) tensors.emplace_back(weights(70'000 + i, i % 12), i % 6);
   std::vector<std::thread> threads;

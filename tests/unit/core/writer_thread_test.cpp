@@ -18,7 +18,7 @@ using namespace convtrace::test;
 
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 
 /// A trace in memory, and what the thread did to get it.
 class Client final : public WriterClient {
@@ -95,9 +95,9 @@ Contents contents(const SharedBytes& bytes) {
   return found;
 }
 
-struct Fixture {
-  explicit Fixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX,
-                   settings::Ring ring = {}, std::function<bool(Fixture&)> fill = {})
+struct WriterFixture {
+  explicit WriterFixture(uint64_t capacity = UINT64_MAX, uint64_t max_bytes = UINT64_MAX,
+                         settings::Ring ring = {}, std::function<bool(WriterFixture&)> fill = {})
       : client(capacity, max_bytes, ring) {
     if (fill) client.fill = [this, fill] { return fill(*this); };
     configure_log(format::Level::kError, 1, -1);  // silent
@@ -105,9 +105,9 @@ struct Fixture {
     state.activate();
     REQUIRE(thread.start());
   }
-  ~Fixture() {
+  ~WriterFixture() {
     client.stuck = false;
-    thread.finish(10 * kSecond);
+    thread.finish(10 * kSecondNs);
     configure_log(format::Level::kWarning, 0, 2);
   }
 
@@ -129,7 +129,7 @@ struct Fixture {
   template <typename Condition>
   bool within_seconds(int seconds, Condition condition) {
     const uint64_t begin = now_ns();
-    while (!condition() && now_ns() - begin < static_cast<uint64_t>(seconds) * kSecond) {
+    while (!condition() && now_ns() - begin < static_cast<uint64_t>(seconds) * kSecondNs) {
       std::this_thread::yield();
     }
     return condition();
@@ -154,10 +154,10 @@ struct Fixture {
 
 TEST_CASE("writer_thread: finishing writes what is queued and closes the trace",
           "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.push_findings(100, format::Level::kWarning);
   f.queue.lose(format::LossReason::kRingFull, 7);
-  REQUIRE(f.thread.finish(10 * kSecond));
+  REQUIRE(f.thread.finish(10 * kSecondNs));
   CHECK_FALSE(f.state.active());
   const Contents trace = contents(f.client.bytes);
   CHECK(trace.state == reader::TraceState::kComplete);
@@ -167,10 +167,10 @@ TEST_CASE("writer_thread: finishing writes what is queued and closes the trace",
 
 TEST_CASE("writer_thread: the trace says what tracing took of the program's time",
           "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.push_findings(100, format::Level::kError);
   f.client.host_ns = 4711;
-  REQUIRE(f.thread.finish(10 * kSecond));
+  REQUIRE(f.thread.finish(10 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   REQUIRE(trace.costs.size() == 1);
   CHECK(trace.costs[0].host_ns == 4711);
@@ -179,7 +179,7 @@ TEST_CASE("writer_thread: the trace says what tracing took of the program's time
 }
 
 TEST_CASE("writer_thread: an error finding is written at once", "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.push_findings(1, format::Level::kError);
   f.stop_after_rounds(3);
   const Contents trace = contents(f.client.bytes);
@@ -188,23 +188,23 @@ TEST_CASE("writer_thread: an error finding is written at once", "[engine][writer
 }
 
 TEST_CASE("writer_thread: other events are written within about a second", "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.push_findings(1, format::Level::kWarning);
   f.stop_after_rounds(3);
   CHECK(contents(f.client.bytes).findings == 0);
   f.client.stuck = false;
   const uint64_t begin = now_ns();
-  f.within_seconds(5, [begin] { return now_ns() - begin > kSecond + kSecond / 10; });
+  f.within_seconds(5, [begin] { return now_ns() - begin > kSecondNs + kSecondNs / 10; });
   f.stop_after_rounds(3);
   CHECK(contents(f.client.bytes).findings == 1);
 }
 
 TEST_CASE("writer_thread: a full disk ends tracing and nothing else", "[engine][writer]") {
-  Fixture f(20'000);
+  WriterFixture f(20'000);
   f.push_findings(50, format::Level::kError, 2000);
   REQUIRE(f.within_seconds(10, [&f] { return !f.state.active(); }));
   CHECK(std::string(f.state.reason()) == "the trace cannot be written");
-  CHECK(f.thread.finish(10 * kSecond));
+  CHECK(f.thread.finish(10 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   CHECK(trace.state == reader::TraceState::kUnclosed);
   CHECK(trace.findings > 0);
@@ -212,11 +212,11 @@ TEST_CASE("writer_thread: a full disk ends tracing and nothing else", "[engine][
 }
 
 TEST_CASE("writer_thread: at the budget the trace is closed with a record", "[engine][writer]") {
-  Fixture f(UINT64_MAX, 30'000);
+  WriterFixture f(UINT64_MAX, 30'000);
   f.push_findings(50, format::Level::kError, 2000);
   REQUIRE(f.within_seconds(10, [&f] { return !f.state.active(); }));
   CHECK(std::string(f.state.reason()) == "disk budget reached");
-  CHECK(f.thread.finish(10 * kSecond));
+  CHECK(f.thread.finish(10 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   CHECK(trace.state == reader::TraceState::kComplete);
   CHECK(trace.findings > 0);
@@ -224,22 +224,22 @@ TEST_CASE("writer_thread: at the budget the trace is closed with a record", "[en
 }
 
 TEST_CASE("writer_thread: a deadline is kept even if the writer hangs", "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.client.stuck = true;
   const uint64_t begin = now_ns();
   CHECK_FALSE(f.thread.finish(100'000'000));
-  CHECK(now_ns() - begin < 5 * kSecond);
+  CHECK(now_ns() - begin < 5 * kSecondNs);
 }
 
 TEST_CASE("writer_thread: while the disk stalls every event is written or counted",
           "[engine][writer]") {
-  Fixture f;
+  WriterFixture f;
   f.client.stuck = true;
   REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
   constexpr int kPushed = kEventRingBytes / 100;  // more than a ring holds
   f.push_findings(kPushed, format::Level::kWarning);
   f.client.stuck = false;
-  REQUIRE(f.thread.finish(10 * kSecond));
+  REQUIRE(f.thread.finish(10 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   const uint64_t lost = trace.lost[static_cast<size_t>(format::LossReason::kQueueFull)];
   CHECK(lost > 0);
@@ -251,17 +251,17 @@ TEST_CASE("writer_thread: more than a ring of waiting results is written in turn
           "[engine][writer]") {
   constexpr int kResults = 4096, kAtOnce = 256;
   std::atomic<int> ready{0};
-  const auto fill = [&](Fixture& f) {
+  const auto fill = [&](WriterFixture& f) {
     const int count = std::min(ready.load(), kAtOnce);
     f.push_findings(count, format::Level::kWarning, 2000);
     return (ready -= count) > 0;
   };
-  Fixture f(UINT64_MAX, UINT64_MAX, {}, fill);
+  WriterFixture f(UINT64_MAX, UINT64_MAX, {}, fill);
   f.client.stuck = true;
   REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
   ready = kResults;
   f.client.stuck = false;
-  REQUIRE(f.thread.finish(30 * kSecond));
+  REQUIRE(f.thread.finish(30 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   CHECK(trace.findings == kResults);
   CHECK(trace.lost[static_cast<size_t>(format::LossReason::kQueueFull)] == 0);
@@ -270,7 +270,7 @@ TEST_CASE("writer_thread: more than a ring of waiting results is written in turn
 TEST_CASE("writer_thread: a flight recorder writes when it is told to", "[engine][writer]") {
   settings::Ring ring;
   ring.steps = 2;
-  Fixture f(UINT64_MAX, UINT64_MAX, ring);
+  WriterFixture f(UINT64_MAX, UINT64_MAX, ring);
   f.push_findings(5, format::Level::kError);  // a trigger, but not one of this ring
   f.stop_after_rounds(3);
   CHECK(contents(f.client.bytes).findings == 0);
@@ -280,7 +280,7 @@ TEST_CASE("writer_thread: a flight recorder writes when it is told to", "[engine
   CHECK(contents(f.client.bytes).findings == 5);
   f.client.stuck = false;
   f.push_findings(3, format::Level::kError);
-  REQUIRE(f.thread.finish(10 * kSecond));
+  REQUIRE(f.thread.finish(10 * kSecondNs));
   const Contents trace = contents(f.client.bytes);
   CHECK(trace.state == reader::TraceState::kComplete);
   CHECK(trace.findings == 5);

@@ -70,8 +70,8 @@ settings::Rule rule_for(const char* pattern) {
   return rule;
 }
 
-struct Scene {
-  explicit Scene(std::vector<settings::Rule> rules_in = {}) : rules(std::move(rules_in)) {
+struct FunctionScene {
+  explicit FunctionScene(std::vector<settings::Rule> rules_in = {}) : rules(std::move(rules_in)) {
     table.follow_unloads(true);
   }
 
@@ -89,7 +89,7 @@ struct Scene {
 };
 
 TEST_CASE("function_table: layout, name and family are asked once per handle", "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
   const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
   REQUIRE(info.params.size() == 2);
@@ -104,7 +104,7 @@ TEST_CASE("function_table: layout, name and family are asked once per handle", "
 
 TEST_CASE("function_table: where unloads are not told of, a handle is asked at each launch",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   FunctionTable& table = scene.table;
   table.follow_unloads(false);
   const FunctionInfo& first = table.resolve(FakeDriver::function());
@@ -115,7 +115,7 @@ TEST_CASE("function_table: where unloads are not told of, a handle is asked at e
 }
 
 TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kKernel, FakeDriver::kernel(), 1);
   CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
   CHECK(FakeDriver::wrong_queries == 0);
@@ -124,7 +124,7 @@ TEST_CASE("function_table: a kernel handle is asked by the kernel queries", "[fu
 TEST_CASE(
     "function_table: a handle of unknown kind is a function if the driver knows no such kernel",
     "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   CHECK(scene.name(FakeDriver::kernel()) == "triton_poi_fused_add_3");
   CHECK(scene.table.resolve(FakeDriver::kernel()).params.size() == 1);
   CHECK(FakeDriver::queries == 0);  // none that would read it as a function
@@ -133,7 +133,7 @@ TEST_CASE(
 
 TEST_CASE("function_table: rules match the demangled name, the mangled name and the family",
           "[function_table]") {
-  Scene scene({rule_for("add(*"), rule_for("_Z3add*"), rule_for("mul*")});
+  FunctionScene scene({rule_for("add(*"), rule_for("_Z3add*"), rule_for("mul*")});
   const FunctionInfo& info = scene.table.resolve(FakeDriver::function());
   REQUIRE(info.rules.size() == 2);
   CHECK(info.rules[0] == scene.rules.rules()[0]);
@@ -142,7 +142,7 @@ TEST_CASE("function_table: rules match the demangled name, the mangled name and 
 
 TEST_CASE("function_table: an unloaded module's handles are asked anew, old facts stay readable",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
   const FunctionInfo& before = scene.table.resolve(FakeDriver::function());
   scene.table.apply(
@@ -154,7 +154,7 @@ TEST_CASE("function_table: an unloaded module's handles are asked anew, old fact
 }
 
 TEST_CASE("function_table: a handle that another module got is asked anew", "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
   const FunctionInfo& first = scene.table.resolve(FakeDriver::function());
   CHECK(&scene.table.resolve(FakeDriver::function()) == &first);
@@ -166,7 +166,7 @@ TEST_CASE("function_table: a handle that another module got is asked anew", "[fu
 }
 
 TEST_CASE("function_table: threads launch while modules come and go", "[function_table][threads]") {
-  Scene scene;
+  FunctionScene scene;
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> wrong{0};
   std::vector<std::thread> threads;
@@ -189,7 +189,7 @@ TEST_CASE("function_table: threads launch while modules come and go", "[function
 
 TEST_CASE("function_table: unloading a library forgets the functions made of its kernels",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kKernel, FakeDriver::kernel(), 1);
   scene.found(HandleKind::kFunction, FakeDriver::function(), 0x20);  // owner: the kernel
   (void)scene.table.resolve(FakeDriver::function());
@@ -199,7 +199,7 @@ TEST_CASE("function_table: unloading a library forgets the functions made of its
 }
 
 TEST_CASE("function_table: without the queries a launch still has a kernel", "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.api.func_get_name = nullptr;
   scene.api.func_get_param_info = nullptr;
   scene.api.kernel_get_name = nullptr;
@@ -210,7 +210,7 @@ TEST_CASE("function_table: without the queries a launch still has a kernel", "[f
 
 TEST_CASE("function_table: in a callback only what the driver told before is known",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
   CHECK(scene.table.known(FakeDriver::function()) == nullptr);
   CHECK(scene.table.known(nullptr) == nullptr);
@@ -221,7 +221,7 @@ TEST_CASE("function_table: in a callback only what the driver told before is kno
 
 TEST_CASE("function_table: an old driver's kernels have the names they were asked for by",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.api.func_get_param_info = nullptr;
   scene.api.kernel_get_param_info = nullptr;
   scene.api.func_get_name = nullptr;
@@ -237,7 +237,7 @@ TEST_CASE("function_table: an old driver's kernels have the names they were aske
 
 TEST_CASE("function_table: the modules of a context that ended are asked anew, libraries are not",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   scene.found(HandleKind::kFunction, FakeDriver::function(), 1);
   scene.found(HandleKind::kKernel, FakeDriver::kernel(), 2);
   const FunctionInfo* const function = &scene.table.resolve(FakeDriver::function());
@@ -256,7 +256,7 @@ std::shared_ptr<KernelSignature> signature_of(const char* kernel, size_t params)
 
 TEST_CASE("function_table: a signature counts if name and parameters of the kernel agree with it",
           "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   const CUfunction function = FakeDriver::function();
   scene.found(HandleKind::kFunction, function, 1);
   CHECK(scene.table.resolve(function).signature == nullptr);
@@ -280,7 +280,7 @@ TEST_CASE("function_table: a signature counts if name and parameters of the kern
 }
 
 TEST_CASE("function_table: a signature ends with the kernel's module", "[function_table]") {
-  Scene scene;
+  FunctionScene scene;
   const CUfunction function = FakeDriver::function();
   scene.found(HandleKind::kFunction, function, 1);
   scene.table.describe(function, signature_of("_Z3addPfi", 2));
@@ -293,7 +293,7 @@ TEST_CASE("function_table: the rule for typed kernels is for those alone, that f
           "[function_table]") {
   using enum settings::Rule::AllKernels;
   for (const auto which : {kTyped, kEach}) {
-    Scene scene({settings::rule_for_all_kernels(which, format::Capture::kStats)});
+    FunctionScene scene({settings::rule_for_all_kernels(which, format::Capture::kStats)});
     const CUfunction function = FakeDriver::function();
     CHECK(scene.table.resolve(function).rules.size() == (which == kEach ? 1 : 0));
     scene.table.describe(function, signature_of("_Z3addPfi", 2));

@@ -22,7 +22,7 @@ MemoryChange handle_change(Kind kind, uint64_t handle) {
   return result;
 }
 
-struct Scene {
+struct RecorderScene {
   void alloc(uint64_t address, uint64_t bytes, MemorySource memory = MemorySource::kDriver) {
     recorder.leave(change(Kind::kAlloc, address, bytes, memory), at, true, 0);
   }
@@ -57,7 +57,7 @@ struct Scene {
 };
 
 TEST_CASE("memory_recorder: an allocation and its free share a generation", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64);
   scene.free(0x1000);
   const auto allocs = scene.sink.all<format::Alloc>();
@@ -71,7 +71,7 @@ TEST_CASE("memory_recorder: an allocation and its free share a generation", "[me
 }
 
 TEST_CASE("memory_recorder: a free ends its generation when the call begins", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64);
   const MemoryChange freed = change(Kind::kFree, 0x1000);
   const uint64_t ended = scene.recorder.enter(freed, scene.at);
@@ -83,7 +83,7 @@ TEST_CASE("memory_recorder: a free ends its generation when the call begins", "[
 }
 
 TEST_CASE("memory_recorder: memory whose free failed lives again", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64);
   scene.free(0x1000, MemorySource::kDriver, false);
   REQUIRE(scene.addresses.find(0x1000).has_value());
@@ -93,7 +93,7 @@ TEST_CASE("memory_recorder: memory whose free failed lives again", "[memory_reco
 
 TEST_CASE("memory_recorder: a free of memory never seen has generation 0; of null, nothing",
           "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.free(0x5000);
   scene.free(0);
   scene.free(0x6000, MemorySource::kDriver, false);
@@ -105,7 +105,7 @@ TEST_CASE("memory_recorder: a free of memory never seen has generation 0; of nul
 
 TEST_CASE("memory_recorder: pool memory may be freed by the plain call, and the other way round",
           "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64, MemorySource::kStreamOrdered);
   scene.free(0x1000, MemorySource::kDriver);
   scene.alloc(0x2000, 64, MemorySource::kDriver);
@@ -115,7 +115,7 @@ TEST_CASE("memory_recorder: pool memory may be freed by the plain call, and the 
 }
 
 TEST_CASE("memory_recorder: imported memory is freed by the plain calls", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64, MemorySource::kForeign);
   scene.free(0x1000, MemorySource::kDriver);
   scene.alloc(0x1000, 0, MemorySource::kForeign);
@@ -129,7 +129,7 @@ TEST_CASE("memory_recorder: imported memory is freed by the plain calls", "[memo
 }
 
 TEST_CASE("memory_recorder: one unmap ends every mapping in its range", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x10000, 0x1000, MemorySource::kVirtual);
   scene.alloc(0x11000, 0x1000, MemorySource::kVirtual);
   scene.alloc(0x12000, 0x1000, MemorySource::kVirtual);
@@ -139,7 +139,7 @@ TEST_CASE("memory_recorder: one unmap ends every mapping in its range", "[memory
 }
 
 TEST_CASE("memory_recorder: an unmap ends its mappings when the call begins", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x10000, 0x1000, MemorySource::kVirtual);
   const MemoryChange unmap = change(Kind::kUnmap, 0x10000, 0x1000, MemorySource::kVirtual);
   const uint64_t ended = scene.recorder.enter(unmap, scene.at);
@@ -151,7 +151,7 @@ TEST_CASE("memory_recorder: an unmap ends its mappings when the call begins", "[
 }
 
 TEST_CASE("memory_recorder: mappings whose unmap failed live again", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x10000, 0x1000, MemorySource::kVirtual);
   scene.alloc(0x11000, 0x1000, MemorySource::kVirtual);
   scene.unmap(0x10000, 0x2000, false);
@@ -162,7 +162,7 @@ TEST_CASE("memory_recorder: mappings whose unmap failed live again", "[memory_re
 }
 
 TEST_CASE("memory_recorder: a mapping is what its physical memory is", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.create(7, MemorySource::kVirtual, format::Device{format::Device::Type::kCuda, 3});
   scene.create(8, MemorySource::kMulticast);
   scene.map(0x10000, 7);
@@ -188,7 +188,7 @@ TEST_CASE("memory_recorder: a mapping is what its physical memory is", "[memory_
 }
 
 TEST_CASE("memory_recorder: a context takes what was allocated in it along", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   const auto other = reinterpret_cast<CUcontext>(uintptr_t{2});
   scene.at.context = other;
   scene.alloc(0x1000, 64);
@@ -208,13 +208,13 @@ TEST_CASE("memory_recorder: a context takes what was allocated in it along", "[m
 }
 
 TEST_CASE("memory_recorder: pinned memory belongs to the host", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   scene.alloc(0x1000, 64, MemorySource::kHost);
   CHECK(scene.sink.all<format::Alloc>()[0].device == format::Device{});
 }
 
 TEST_CASE("memory_recorder: copies and sets are events of their own", "[memory_recorder]") {
-  Scene scene;
+  RecorderScene scene;
   MemoryChange copy = change(Kind::kCopy, 0x1000, 64);
   copy.source = 0x2000;
   scene.recorder.leave(copy, scene.at, true, 0);

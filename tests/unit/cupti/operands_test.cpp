@@ -13,8 +13,8 @@ using format::Confidence;
 constexpr uint64_t kBlock = 0x10000;
 constexpr uint64_t kBlockBytes = 0x1000;
 
-struct Scene {
-  Scene() {
+struct OperandScene {
+  OperandScene() {
     MemoryRange range;
     range.base = kBlock;
     range.bytes = kBlockBytes;
@@ -45,7 +45,7 @@ struct Scene {
 };
 
 TEST_CASE("operands: a pointer parameter is found with its place in the block", "[operands]") {
-  Scene scene;
+  OperandScene scene;
   const auto found = scene.scan(uint64_t{kBlock}, uint32_t{7}, uint64_t{kBlock + 0x40});
   REQUIRE(found.size() == 2);
   CHECK(found[0].param == 0);
@@ -62,7 +62,7 @@ TEST_CASE("operands: words inside a struct are found with less confidence", "[op
     uint32_t count;
     uint64_t data[2];
   };
-  Scene scene;
+  OperandScene scene;
   const auto found = scene.scan(Tensors{2, {kBlock, kBlock + 8}});
   REQUIRE(found.size() == 2);
   CHECK(found[0].word == 8);
@@ -76,7 +76,7 @@ TEST_CASE("operands: words are taken at device alignment, not at the parameter's
   struct Packed {
     uint32_t words[4];
   };
-  Scene scene;
+  OperandScene scene;
   // The struct starts at offset 4; a pointer can lie at its offset 4, which is 8 on the device.
   Packed packed{};
   packed.words[1] = static_cast<uint32_t>(kBlock);
@@ -86,12 +86,12 @@ TEST_CASE("operands: words are taken at device alignment, not at the parameter's
 }
 
 TEST_CASE("operands: numbers, null and unknown addresses are no operands", "[operands]") {
-  Scene scene;
+  OperandScene scene;
   CHECK(scene.scan(uint64_t{0}, uint64_t{1024}, uint64_t{kBlock + kBlockBytes}, 1.5).empty());
 }
 
 TEST_CASE("operands: memory that was freed is still named, by the life it had", "[operands]") {
-  Scene scene;
+  OperandScene scene;
   scene.addresses.release(kBlock, format::MemorySource::kDriver);
   const auto found = scene.scan(uint64_t{kBlock});
   REQUIRE(found.size() == 1);
@@ -102,7 +102,7 @@ TEST_CASE("operands: a launch with more pointers than fit keeps the first ones",
   struct Many {
     uint64_t data[20];
   };
-  Scene scene;
+  OperandScene scene;
   Many many{};
   for (auto& word : many.data) word = kBlock;
   CHECK(scene.scan(many).size() == 8);
@@ -113,7 +113,7 @@ struct alignas(64) OpaqueMap {
 };
 
 TEST_CASE("operands: a tensor map is a pointer to the memory that it describes", "[operands]") {
-  Scene scene;
+  OperandScene scene;
   OpaqueMap map{};
   map.words[3] = 0xfeed;
   scene.tensor_maps.learn(&map, kBlock + 0x40);
@@ -131,7 +131,7 @@ TEST_CASE("operands: a tensor map is a pointer to the memory that it describes",
 }
 
 TEST_CASE("operands: a tensor map is found wherever the parameters begin", "[operands]") {
-  Scene scene;
+  OperandScene scene;
   OpaqueMap map{};
   scene.tensor_maps.learn(&map, kBlock);
   void* values[] = {&map};
@@ -149,7 +149,7 @@ TEST_CASE("operands: a tensor map inside a struct is found, its own words are no
     OpaqueMap map;
     uint64_t more;
   };
-  Scene scene;
+  OperandScene scene;
   Arguments arguments{kBlock, {}, kBlock + 8};
   arguments.map.words[0] = kBlock + 0x20;  // as the hardware may have it
   scene.tensor_maps.learn(&arguments.map, kBlock);

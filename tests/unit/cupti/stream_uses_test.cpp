@@ -10,7 +10,7 @@ using format::SyncKind;
 constexpr StreamUses::Stream kA{0x1000, 0}, kB{0x2000, 0}, kLegacyStream{0, 0};
 constexpr uint64_t kEvent = 0x77;
 
-struct Scene {
+struct StreamScene {
   uint64_t block(format::MemorySource source = format::MemorySource::kFramework) {
     MemoryRange range;
     range.base = next;
@@ -39,7 +39,7 @@ struct Scene {
 };
 
 TEST_CASE("stream_uses: with one stream all is in order", "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, block);
   CHECK(scene.uses.is_settled(kA, block));
@@ -48,7 +48,7 @@ TEST_CASE("stream_uses: with one stream all is in order", "[stream_uses]") {
 
 TEST_CASE("stream_uses: a block is read where it was used last, or behind an order",
           "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block(), other = scene.block();
   scene.launch(kA, other);
   scene.launch(kB, block);
@@ -67,7 +67,7 @@ TEST_CASE("stream_uses: a block is read where it was used last, or behind an ord
 
 TEST_CASE("stream_uses: what the host has waited for is over for all", "[stream_uses]") {
   const auto how = GENERATE(SyncKind::kStreamDone, SyncKind::kContextDone);
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, scene.block());
   scene.launch(kB, block);
@@ -77,7 +77,7 @@ TEST_CASE("stream_uses: what the host has waited for is over for all", "[stream_
 
 TEST_CASE("stream_uses: a device that was waited for says nothing of another", "[stream_uses]") {
   constexpr StreamUses::Stream kElsewhere{0x3000, 1};
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, scene.block());
   scene.launch(kB, block);
@@ -91,7 +91,7 @@ TEST_CASE("stream_uses: a device that was waited for says nothing of another", "
 }
 
 TEST_CASE("stream_uses: what cannot be told orders nothing", "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, scene.block());
   scene.launch(kB, block);
@@ -104,7 +104,7 @@ TEST_CASE("stream_uses: what cannot be told orders nothing", "[stream_uses]") {
 
 TEST_CASE("stream_uses: blocks from before the second stream were the first one's",
           "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, block);
   scene.launch(kB, scene.block());
@@ -115,7 +115,7 @@ TEST_CASE("stream_uses: blocks from before the second stream were the first one'
 }
 
 TEST_CASE("stream_uses: beyond what is remembered nothing is known", "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block();
   scene.launch(kA, scene.block());
   scene.launch(kB, block);
@@ -127,7 +127,7 @@ TEST_CASE("stream_uses: beyond what is remembered nothing is known", "[stream_us
 }
 
 TEST_CASE("stream_uses: a read is sound unless a use does not come behind it", "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t block = scene.block(), other = scene.block();
   scene.launch(kA, block);
   scene.tell(SyncKind::kEventRecord, kA, kEvent);
@@ -157,7 +157,7 @@ TEST_CASE("stream_uses: a read is sound unless a use does not come behind it", "
 }
 
 TEST_CASE("stream_uses: the host reads what no copy is under way to", "[stream_uses]") {
-  Scene scene;
+  StreamScene scene;
   const uint64_t address = scene.next;
   const uint64_t pinned = scene.block(format::MemorySource::kHost);
   const uint64_t other = scene.block(format::MemorySource::kHost);

@@ -10,12 +10,12 @@ namespace {
 
 using reader::EventDecoder;
 using test::ChunkMaker;
+using test::kCorrupt;
+using test::kOk;
 using test::packed;
 using test::with_launches;
 using test::with_stats;
 namespace wire = format::wire;
-
-constexpr StatusCode kOk = StatusCode::kOk, kCorrupt = StatusCode::kCorrupt;
 
 TEST_CASE("event decoder: operands that take no bytes are bounded all the same",
           "[reader][limits]") {

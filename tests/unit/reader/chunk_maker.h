@@ -21,6 +21,8 @@ inline std::vector<uint8_t> packed(const std::vector<uint64_t>& values) {
   return column.pack(values.size());
 }
 
+inline constexpr StatusCode kOk = StatusCode::kOk, kCorrupt = StatusCode::kCorrupt;
+
 class ChunkMaker {
  public:
   explicit ChunkMaker(const std::function<void(wire::ChunkT&)>& change) {

@@ -14,12 +14,12 @@ namespace {
 using format::wire::zigzag;
 using reader::EventDecoder;
 using test::ChunkMaker;
+using test::kCorrupt;
+using test::kOk;
 using test::packed;
 using test::with_launches;
 using test::with_stats;
 namespace wire = format::wire;
-
-constexpr StatusCode kOk = StatusCode::kOk, kCorrupt = StatusCode::kCorrupt;
 
 /// @return the events of all batches that are left; what they refer to is valid until the next
 /// load.

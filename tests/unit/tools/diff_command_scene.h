@@ -55,10 +55,6 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-inline void scale(Item& item, double factor) {
-  for (float& v : item.values) v = static_cast<float>(v * factor);
-}
-
 inline Run diverging() {
   Run cand = test::training();
   scale(cand.at(1, "fc2", "output:0"), 1.5);

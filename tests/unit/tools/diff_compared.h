@@ -34,10 +34,6 @@ inline diff::DiffResult compared(const Run& base, const Run& cand,
   return result;
 }
 
-inline void scale(Item& item, double factor) {
-  for (float& v : item.values) v = static_cast<float>(v * factor);
-}
-
 inline uint64_t count(const diff::DiffResult& result, diff::Class verdict) {
   return result.counts[static_cast<size_t>(verdict)];
 }

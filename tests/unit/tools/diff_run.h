@@ -37,6 +37,10 @@ struct Item {
   std::string message{};
 };
 
+inline void scale(Item& item, double factor) {
+  for (float& v : item.values) v = static_cast<float>(v * factor);
+}
+
 struct Run {
   format::TraceMeta meta;
   std::vector<Item> items;

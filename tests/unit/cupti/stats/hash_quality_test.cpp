@@ -14,16 +14,6 @@ namespace {
 using format::DType;
 using Bytes = std::vector<uint8_t>;
 
-uint64_t hash_of(const Bytes& bytes) {
-  return compute(view_of(bytes, DType::kU8), format::Capture::kHash).stats.hash;
-}
-template <typename T>
-uint64_t hash_of(const std::vector<T>& values) {
-  return compute(dense_view(values.data(), DType::kU8, values.size() * sizeof(T)),
-                 format::Capture::kHash)
-      .stats.hash;
-}
-
 /// @return how many pairs of the numbers are equal.
 template <typename T>
 uint64_t equal_pairs(std::vector<T> numbers) {

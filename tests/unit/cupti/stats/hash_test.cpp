@@ -12,10 +12,6 @@ namespace {
 
 using format::DType;
 
-uint64_t hash_of(const std::vector<uint8_t>& bytes) {
-  return compute(view_of(bytes, DType::kU8), format::Capture::kHash).stats.hash;
-}
-
 /// FORMAT.md 6.10, by division: nothing shared with the product.
 uint64_t hash_by_definition(const std::vector<uint8_t>& bytes) {
   constexpr UInt128 kPrime = (UInt128{1} << 64) - 59;

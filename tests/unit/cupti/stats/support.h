@@ -38,6 +38,15 @@ TensorView view_of(const std::vector<T>& values, format::DType dtype) {
   return dense_view(values.data(), dtype, values.size() * sizeof(T) / format::element_bytes(dtype));
 }
 
+template <typename T>
+uint64_t hash_of(const std::vector<T>& values) {
+  return compute(dense_view(values.data(), format::DType::kU8, values.size() * sizeof(T)),
+                 format::Capture::kHash)
+      .stats.hash;
+}
+
+inline uint64_t hash_of(const std::vector<uint8_t>& bytes) { return hash_of<uint8_t>(bytes); }
+
 /// `count` elements of any bit pattern.
 inline std::vector<uint8_t> random_bytes(format::DType dtype, uint64_t count, uint64_t seed) {
   std::mt19937_64 random(seed);

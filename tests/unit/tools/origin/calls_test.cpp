@@ -5,8 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-
 std::vector<float> nothing(uint32_t) { return {}; }
 
 TEST_CASE("origin wrong-content: broadcast", "[origin][content]") {

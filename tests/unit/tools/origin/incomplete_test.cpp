@@ -5,8 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-
 /// A training at whose end all ranks meet in a barrier, of another group than the sums.
 Job with_barrier(const Training& training) {
   Job job = trained(training);

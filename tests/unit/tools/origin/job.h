@@ -30,6 +30,7 @@ using format::Phase;
 using origin::Kind;
 using origin::Origin;
 using origin::OriginResult;
+using List = std::vector<std::string>;
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -45,9 +46,11 @@ struct Moment {
   }
 };
 
+using Change = std::function<void(Moment&)>;
+
 struct Training {
   uint32_t ranks = 4, steps = 5;
-  std::function<void(Moment&)> change = {};
+  Change change = {};
   std::string reduction = "avg";
   size_t elements = 64;
   bool scaled = false;     ///< a GradScaler
@@ -94,6 +97,11 @@ void add_to_all(Job& job, uint32_t step, const std::string& op, uint64_t number,
 void write(const RankEvents& rank, const std::string& path);
 /// @param most_events  of a window.
 [[nodiscard]] OriginResult origins_of(const Job& job, uint64_t most_events = 1'000'000);
+/// @return the origins of the job that a training with this change makes.
+inline OriginResult of(Training training, Change change) {
+  training.change = std::move(change);
+  return origins_of(trained(training));
+}
 
 /// `count` numbers in [-1, 1) that look random; the same for the same seed.
 [[nodiscard]] std::vector<float> noise(uint64_t seed, size_t count);

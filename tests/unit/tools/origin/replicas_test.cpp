@@ -3,14 +3,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-using Change = std::function<void(Moment&)>;
-
-OriginResult of(Training training, Change change) {
-  training.change = std::move(change);
-  return origins_of(trained(training));
-}
-
 TEST_CASE("origin not-reduced: one gradient of each rank's own", "[origin][replicas]") {
   const OriginResult result = of({.ranks = 4, .steps = 4}, [](Moment& at) {
     if (at.step == 2 && at.name == "fc2 gradient") at.values[3] += static_cast<float>(at.rank);

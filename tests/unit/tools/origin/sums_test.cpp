@@ -5,8 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-
 std::vector<std::vector<float>> parts(uint32_t ranks, size_t elements) {
   std::vector<std::vector<float>> all;
   for (uint32_t rank = 0; rank < ranks; ++rank) all.push_back(noise(20 + rank, elements));

@@ -5,8 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-
 /// What DDP does when it is made: it compares the numbers and the shapes of parameters.
 void wrap(Job& job) {
   for (RankEvents& rank : job)

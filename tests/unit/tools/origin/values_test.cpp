@@ -5,14 +5,6 @@
 namespace convtrace::test {
 namespace {
 
-using List = std::vector<std::string>;
-using Change = std::function<void(Moment&)>;
-
-OriginResult of(Training training, Change change) {
-  training.change = std::move(change);
-  return origins_of(trained(training));
-}
-
 TEST_CASE("origin: a job in which nothing is wrong", "[origin]") {
   for (const char* reduction : {"avg", "sum"}) {
     const OriginResult result = of({.ranks = 5, .steps = 6, .reduction = reduction}, {});
