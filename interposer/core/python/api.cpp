@@ -73,4 +73,16 @@ Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> ar
   return Ref(api.PyObject_VectorcallMethod(name, all.data(), arguments.size() + 1, nullptr));
 }
 
+Ref CMethod::operator()(PyObject* object) {
+  if (object == nullptr) return {};
+  if (function_ != nullptr) return Ref(function_(object, nullptr));
+  const Ref bound = attribute(object, name_.get());
+  if (!bound) return {};
+  if (bound.get()->type == api.PyCFunction_Type && api.PyCFunction_GetSelf(bound.get()) == object &&
+      api.PyCFunction_GetFlags(bound.get()) == kNoArguments) {
+    function_ = reinterpret_cast<Function>(api.PyCFunction_GetFunction(bound.get()));
+  }
+  return call(bound.get(), {});
+}
+
 }  // namespace convtrace::python

@@ -29,7 +29,8 @@ struct PyMethodDef {
   int flags;
   const char* doc;
 };
-inline constexpr int kFastCall = 0x80;  // METH_FASTCALL
+inline constexpr int kFastCall = 0x80;    // METH_FASTCALL
+inline constexpr int kNoArguments = 0x4;  // METH_NOARGS
 /// Added to an argument count: the callee may overwrite args[-1]. PY_VECTORCALL_ARGUMENTS_OFFSET
 inline constexpr size_t kOffset = size_t{1} << (8 * sizeof(size_t) - 1);
 
@@ -112,5 +113,23 @@ Ref tuple(std::initializer_list<PyObject*> items);
 Ref call(PyObject* function, std::initializer_list<PyObject*> arguments);
 /// object.name(*arguments)
 Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> arguments = {});
+
+/// A method without arguments that its class has in C: looked up once, then called as a C function.
+class CMethod {
+ public:
+  CMethod& operator=(Ref name) {
+    name_ = std::move(name);
+    return *this;
+  }
+  explicit operator bool() const { return static_cast<bool>(name_); }
+  /// object.name(). @param object  its class has the same method as the one of the first call.
+  Ref operator()(PyObject* object);
+
+ private:
+  using Function = PyObject* (*)(PyObject* self, PyObject* unused);
+
+  Ref name_;
+  Function function_ = nullptr;
+};
 
 }  // namespace convtrace::python

@@ -71,23 +71,23 @@ bool TensorReader::configure(PyObject* config) {
   const struct {
     Ref& object;
     const char* text;
-  } names[] = {{layout_, "layout"},
-               {is_nested_, "is_nested"},
-               {is_cpu_, "is_cpu"},
-               {is_cuda_, "is_cuda"},
-               {get_device_, "get_device"},
-               {shape_, "shape"},
-               {stride_, "stride"},
-               {dtype_, "dtype"},
-               {is_neg_, "is_neg"},
-               {is_conj_, "is_conj"},
-               {version_, "_version"},
-               {storage_offset_, "storage_offset"},
-               {untyped_storage_, "untyped_storage"},
-               {nbytes_, "nbytes"},
+  } names[] = {{layout_, "layout"},   {is_nested_, "is_nested"},   {is_cpu_, "is_cpu"},
+               {is_cuda_, "is_cuda"}, {get_device_, "get_device"}, {shape_, "shape"},
+               {stride_, "stride"},   {dtype_, "dtype"},           {version_, "_version"},
                {id_, "_convtrace_id"}};
   for (const auto& [object, text] : names) {
     if (!(object = name(text))) return false;
+  }
+  const struct {
+    CMethod& method;
+    const char* text;
+  } methods[] = {{is_neg_, "is_neg"},
+                 {is_conj_, "is_conj"},
+                 {storage_offset_, "storage_offset"},
+                 {untyped_storage_, "untyped_storage"},
+                 {nbytes_, "nbytes"}};
+  for (const auto& [method, text] : methods) {
+    if (!(method = name(text))) return false;
   }
   const Ref dtypes = entry(config, "dtypes");
   if (!dtypes) return false;
@@ -186,11 +186,11 @@ Outcome TensorReader::is_as_stored(PyObject* tensor, DType dtype) {
   if (!is_complex && format::number_class(dtype) != format::NumberClass::kFloat) {
     return Outcome::kRead;
   }
-  const Ref negated = method(tensor, is_neg_.get());
+  const Ref negated = is_neg_(tensor);
   if (failed(negated)) return Outcome::kFailed;
   if (is_true(negated.get())) return Outcome::kLeft;
   if (!is_complex) return Outcome::kRead;
-  const Ref conjugated = method(tensor, is_conj_.get());
+  const Ref conjugated = is_conj_(tensor);
   if (failed(conjugated)) return Outcome::kFailed;
   return is_true(conjugated.get()) ? Outcome::kLeft : Outcome::kRead;
 }
@@ -254,7 +254,7 @@ Outcome TensorReader::read_base(PyObject* tensor, convtrace_tensor& fixed) {
 /// its storage.
 Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
   convtrace_tensor& fixed = message.fixed;
-  const uint64_t offset = word(method(tensor, storage_offset_.get()));
+  const uint64_t offset = word(storage_offset_(tensor));
   if (failed(offset)) return Outcome::kFailed;
   const uint64_t bytes = offset * format::element_bytes(static_cast<DType>(fixed.dtype));
   if (fixed.data != 0) {
@@ -273,9 +273,9 @@ Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
     api.PyErr_Clear();
   }
   fixed.version = version ? static_cast<uint32_t>(word(version)) : 0;
-  const Ref storage = method(tensor, untyped_storage_.get());
+  const Ref storage = untyped_storage_(tensor);
   if (failed(storage) || !read_identity(storage.get(), fixed)) return Outcome::kFailed;
-  fixed.storage_bytes = word(method(storage.get(), nbytes_.get()));
+  fixed.storage_bytes = word(nbytes_(storage.get()));
   return failed(fixed.storage_bytes) ? Outcome::kFailed : Outcome::kRead;
 }
 

@@ -83,8 +83,8 @@ class TensorReader {
   Ref tensor_, parameter_, strided_, is_wrapped_, is_cow_, data_address_, raw_stream_, storage_ids_,
       getattr_;
   std::vector<std::pair<Ref, uint8_t>> dtypes_;
-  Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, is_neg_,
-      is_conj_, version_, storage_offset_, untyped_storage_, nbytes_, id_;
+  Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, version_, id_;
+  CMethod is_neg_, is_conj_, storage_offset_, untyped_storage_, nbytes_;
 };
 
 }  // namespace convtrace::python
