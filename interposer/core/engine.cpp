@@ -73,8 +73,7 @@ Engine::Engine(EngineOptions options)
       nccl_({*this, definitions_, addresses_, journal_, controls_.captures(), controls_.names(),
              *this}) {
   if (settings_.stacks == settings::Stacks::kAll) {
-    journal_.take_stacks();
-    journal_.take_free_stacks();
+    journal_.take_all_stacks();
   }
   (void)facts_.take_changed();  // they are part of the first META
 }
@@ -324,7 +323,7 @@ bool Engine::is_settled(const format::TensorStats& event, uint64_t stream) noexc
 }
 
 void Engine::expect_custom_ops() noexcept {
-  if (settings_.stacks != settings::Stacks::kNone) journal_.take_stacks();
+  if (settings_.stacks != settings::Stacks::kNone) ops_.expect();
 }
 
 void Engine::on_custom_op() noexcept {

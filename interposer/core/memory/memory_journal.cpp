@@ -49,8 +49,10 @@ bool MemoryJournal::report(const void* pointer, int64_t bytes, uint64_t device) 
     return false;
   }
   RawStack stack;
-  const std::atomic<bool>& wanted = bytes > 0 ? stacks_ : free_stacks_;
-  if (wanted.load(std::memory_order_relaxed)) capture_stack(stack);
+  if ((bytes > 0 && stacks_.load(std::memory_order_relaxed)) ||
+      all_stacks_.load(std::memory_order_relaxed)) {
+    capture_stack(stack);
+  }
   MemoryReport report{.t_ns = now_ns(),
                       .address = reinterpret_cast<uint64_t>(pointer),
                       .bytes = bytes,

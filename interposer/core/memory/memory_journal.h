@@ -76,10 +76,10 @@ class MemoryJournal {
   /// of apply_reports() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
 
-  /// From now on reports of allocations carry call stacks.
-  void take_stacks() noexcept { stacks_.store(true, std::memory_order_relaxed); }
-  /// From now on reports of frees carry call stacks, too.
-  void take_free_stacks() noexcept { free_stacks_.store(true, std::memory_order_relaxed); }
+  /// Whether reports of allocations carry call stacks from now on.
+  void take_stacks(bool taken) noexcept { stacks_.store(taken, std::memory_order_relaxed); }
+  /// From now on all reports carry call stacks, also those of frees.
+  void take_all_stacks() noexcept { all_stacks_.store(true, std::memory_order_relaxed); }
   /// @return the call stack of a live generation's allocation, innermost first; empty if unknown.
   [[nodiscard]] std::vector<void*> allocation_stack(uint64_t generation) const;
 
@@ -108,7 +108,7 @@ class MemoryJournal {
   std::atomic<uint64_t> applied_{0};  ///< number of applied reports; next_ticket_ - 1 when all are
   std::atomic<uint64_t> lost_{0};
   std::atomic<bool> stacks_{false};
-  std::atomic<bool> free_stacks_{false};
+  std::atomic<bool> all_stacks_{false};
   std::atomic<bool> seen_[3]{};
   std::atomic<bool> cpu_stopped_{false};
   std::atomic<bool> cpu_blocks_wanted_{false};  ///< in the AddressMap, but they are not there yet

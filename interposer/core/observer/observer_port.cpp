@@ -283,6 +283,7 @@ bool ObserverPort::Batch::step(const Message& message) {
   const auto fixed = message.as<convtrace_step>();
   if (!fixed) return false;
   deps_.steps.open(fixed->index);
+  deps_.ops.begin_step(fixed->index);
   format::Step event;
   event.header.step = fixed->index;
   event.index = fixed->index;

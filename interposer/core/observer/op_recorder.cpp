@@ -7,6 +7,19 @@
 
 namespace convtrace::engine {
 
+void OpRecorder::expect() noexcept {
+  if (!expected_.exchange(true)) journal_.take_stacks(true);
+}
+
+void OpRecorder::begin_step(uint32_t step) noexcept {
+  if (step > last_with_stacks_.load(std::memory_order_relaxed)) journal_.take_stacks(false);
+}
+
+bool OpRecorder::is_new(const format::Op& end) {
+  const Lock lock(mutex_);
+  return known_.insert(end.op.value | uint64_t{end.place.scope.value} << 32).second;
+}
+
 bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
   for (format::Op& tensor : tensors) complete(tensor);
   bool shares = false;
@@ -14,6 +27,10 @@ bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
                      [&shares](const auto&, const auto&, judge::Overlap) { shares = true; });
   const bool unowned = std::ranges::any_of(
       tensors, [tensors](const format::Op& one) { return judge::is_unowned(one, tensors); });
+  if ((is_new(end) || shares) && expected_.load(std::memory_order_relaxed)) {
+    last_with_stacks_.store(end.header.step + kStepsWithStacks, std::memory_order_relaxed);
+    journal_.take_stacks(true);
+  }
   for (format::Op& tensor : tensors) {
     if (shares && tensor.moment == format::OpMoment::kInput)
       tensor.stack = stacks_.intern(journal_.allocation_stack(tensor.value.generation));

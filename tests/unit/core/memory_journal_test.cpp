@@ -228,8 +228,11 @@ TEST_CASE("memory_journal: blocks handed between threads keep their order",
 TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[engine][memory]") {
   JournalFixture f;
   f.report(0x1000, 64);
-  f.journal.take_stacks();
+  f.journal.take_stacks(true);
   f.report(0x2000, 64);
+  f.journal.take_stacks(false);
+  f.report(0x3000, 64);
+  CHECK(f.journal.allocation_stack(f.block(0x3000).generation).empty());
   const uint64_t without = f.block(0x1000).generation;
   const uint64_t with = f.block(0x2000).generation;
   REQUIRE(without != with);
@@ -242,10 +245,10 @@ TEST_CASE("memory_journal: an allocation's stack is known while it lives", "[eng
 
 TEST_CASE("memory_journal: a free has its stack where it is asked for", "[engine][memory]") {
   JournalFixture f;
-  f.journal.take_stacks();
+  f.journal.take_stacks(true);
   for (const uint64_t address : {0x1000UL, 0x2000UL}) f.report(address, 64);
   f.report(0x1000, -64);
-  f.journal.take_free_stacks();
+  f.journal.take_all_stacks();
   f.report(0x2000, -64);
   f.journal.apply_reports();
   REQUIRE(f.listener.free_frames.size() == 2);

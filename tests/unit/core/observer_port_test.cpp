@@ -315,7 +315,7 @@ TEST_CASE("observer_port: what is told of an op becomes its events, with its mem
   using format::OpMoment;
   PortScene f;
   constexpr uint64_t kBase = 0x10000, kBytes = 4096;
-  f.journal.take_stacks();
+  f.ops.expect();
   f.journal.report(reinterpret_cast<const void*>(kBase), kBytes, 0);
   const uint64_t generation = f.journal.cpu_block(kBase).generation;
   MessageBatch batch;
@@ -349,6 +349,56 @@ TEST_CASE("observer_port: what is told of an op becomes its events, with its mem
   CHECK(f.definitions.text(f.definitions.stack(events[4].stack)[0]) == "forward (train.py:7)");
   CHECK(events[5].value.storage == 1);
   CHECK(f.definitions.text(f.definitions.stack(events[5].stack)[0]) == "<module> (train.py:9)");
+}
+
+TEST_CASE("observer_port: allocations have stacks while an op is new at its place or shares memory",
+          "[engine][observer][alias]") {
+  PortScene f;
+  uint64_t next = 0x100000;
+  const auto has_stack = [&] {
+    const uint64_t address = next += 0x1000;
+    f.journal.report(reinterpret_cast<const void*>(address), 64, 0);
+    return !f.journal.allocation_stack(f.journal.cpu_block(address).generation).empty();
+  };
+  const auto step = [&](uint32_t index, const char* scope, uint64_t output = 0x20000) {
+    MessageBatch batch;
+    batch.step(index);
+    if (scope != nullptr) {
+      batch.op({.scope = f.id(scope),
+                .op = f.id("demo::relu"),
+                .operands = {operand(f.id("input:0"), false, 1, 0x10000, 64),
+                             operand(f.id("output:0"), true, 2, output, 64)}});
+    }
+    f.submit(batch);
+    return has_stack();
+  };
+  CHECK_FALSE(has_stack());
+  f.ops.expect();
+  CHECK(step(0, nullptr));
+  CHECK(step(9, nullptr));  // they may be called at any time
+  CHECK(step(10, "a"));
+  CHECK(step(11, "a"));
+  CHECK(step(12, "a"));
+  CHECK_FALSE(step(13, "a"));
+  f.ops.expect();
+  CHECK_FALSE(has_stack());
+  CHECK(step(20, "b"));
+  CHECK(step(22, "a"));
+  CHECK_FALSE(step(23, "b"));
+  CHECK(step(30, "a", 0x10000));
+  CHECK(step(32, "a"));
+  CHECK_FALSE(step(33, "a"));
+}
+
+TEST_CASE("observer_port: no allocation has a stack because of ops where none are wanted",
+          "[engine][observer][alias]") {
+  PortScene f;
+  MessageBatch batch;
+  batch.op(
+      {.op = f.id("demo::relu"), .operands = {operand(f.id("input:0"), false, 1, 0x1000, 64)}});
+  f.submit(batch);
+  f.journal.report(reinterpret_cast<const void*>(0x5000), 64, 0);
+  CHECK(f.journal.allocation_stack(f.journal.cpu_block(0x5000).generation).empty());
 }
 
 TEST_CASE("observer_port: an op that shares nothing is told, and not watched",
