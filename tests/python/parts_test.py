@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from support import fake_engine, torch
-from convtrace_observer.base import native, scopes
+from convtrace_observer.base import native, scopes, values
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -206,6 +206,29 @@ class Parts(unittest.TestCase):
                 self.assertTrue(torch._C._is_cow_tensor(clone), part)
             finally:
                 observer.remove()
+
+    def test_what_is_said_of_a_tensor_and_what_is_left_to_python(self):
+        _, observer = fake_engine.observe(torch, part="native")
+        read = observer.read
+        base = torch.arange(24.0).reshape(2, 3, 4)
+        complex_ones = torch.ones(4, dtype=torch.complex64)
+        with torch.inference_mode():
+            inference = torch.ones(3)
+        told = (base, base[1, :, 2], base.transpose(0, 2), base.expand(5, 2, 3, 4), nn.Parameter(torch.ones(2)),
+                torch.ones(()), torch.empty(0, 3), torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.int8),
+                torch.ones(3, dtype=torch.bfloat16), complex_ones, inference)
+        left = (complex_ones.conj(), complex_ones.conj().imag, torch.ones(3, device="meta"), torch.ones(3).as_subclass(Subclass),
+                torch.ones(3).to_sparse(), 7)
+        try:
+            with read.unobserved():
+                for tensor in told:
+                    found = read.memory(tensor)
+                    self.assertIsNotNone(found, tensor)
+                    self.assertEqual(values.Memory(*found), read._describe(tensor))
+                self.assertEqual([read.memory(one) for one in left], [None] * len(left))
+                self.assertIsNotNone(read.memory(base))
+        finally:
+            observer.remove()
 
     def test_a_class_without_slots_leaves_all_to_python(self):
         class Place:

@@ -222,6 +222,30 @@ bool HotPath::slot_of_name(PyObject* name, uint32_t& slot) {
   return true;
 }
 
+Ref HotPath::memory(const Arguments& given) {
+  PyObject* const tensor = given.values[0];
+  TensorMessage message;
+  const bool plain = reader_.is_plain(tensor);
+  const auto outcome = plain ? reader_.read(tensor, message) : TensorReader::Outcome::kLeft;
+  if (outcome == TensorReader::Outcome::kFailed) {
+    if (api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return {};
+    api.PyErr_Clear();  // values.py meets it, too
+  }
+  if (outcome != TensorReader::Outcome::kRead) return none();
+  const convtrace_tensor& fixed = message.fixed;
+  const Ref dims(api.PyTuple_New(2 * Py_ssize_t{fixed.rank}));
+  if (!dims) return {};
+  for (Py_ssize_t i = 0; i < 2 * Py_ssize_t{fixed.rank}; ++i) {
+    Ref extent = number(static_cast<uint64_t>(message.dims[i]));
+    if (!extent || api.PyTuple_SetItem(dims.get(), i, extent.release()) != 0) return {};
+  }
+  return tuple({number(fixed.device_type).get(), number(fixed.device_index).get(),
+                number(fixed.dtype).get(), number(fixed.rank).get(), number(fixed.version).get(),
+                number(fixed.data).get(), number(fixed.storage).get(),
+                number(fixed.storage_base).get(), number(fixed.storage_bytes).get(),
+                number(fixed.stream).get(), dims.get()});
+}
+
 Ref HotPath::forget(const Arguments&) {
   input_slots_.clear();
   output_slots_.clear();

@@ -47,6 +47,9 @@ class HotPath {
   Ref gradient(const Arguments& given);
   /// (thread, optimizer, of_gradients): Optimizers.record_parameters
   Ref parameters(const Arguments& given);
+  /// (tensor): what TensorReader of values.py says of one, as a plain tuple of the fields of Memory; None
+  /// where that has to say it
+  Ref memory(const Arguments& given);
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
 

@@ -34,6 +34,7 @@ PyMethodDef functions[] = {
     {"leave", entry<&HotPath::leave, 3>, kFastCall, nullptr},
     {"gradient", entry<&HotPath::gradient, 2>, kFastCall, nullptr},
     {"parameters", entry<&HotPath::parameters, 3>, kFastCall, nullptr},
+    {"memory", entry<&HotPath::memory, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
 };
 

@@ -60,6 +60,7 @@ class Observer(State):
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
+        self.read.memory = self.hot.memory
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
@@ -69,6 +70,7 @@ class Observer(State):
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
+                "memory": self.read.memory,
                 "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):

@@ -7,7 +7,7 @@ import sys
 
 from . import values
 
-NAMES = ("enter", "leave", "gradient", "parameters", "forget")
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "forget")
 
 
 class Functions:

@@ -82,6 +82,7 @@ class Backward:
         observer.submit(thread)
 
     def _record(self, thread, structure):
+        """Packs the loss, which goes with the mark behind it."""
         observer = self._observer
         place = observer.names.place("")
         slot = observer.port.intern("loss")
@@ -92,4 +93,3 @@ class Backward:
                     call = observer.occurrence(place, engine.LOSS_PHASE, slot)
                     thread.batch.tensor(engine.LOSS_PHASE, observer.full, place.id, call, slot, 0,
                                         value)
-        observer.submit(thread)
