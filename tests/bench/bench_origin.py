@@ -39,7 +39,7 @@ def made(folder, ranks, steps):
 
 
 def measured(program, folder, origin):
-    """Seconds, MiB at most, whether the origin is named first."""
+    """Seconds, seconds of processor time, MiB at most, whether the origin is named first."""
     report = str(folder) + ".json"
     start = time.monotonic()
     child = subprocess.Popen([program, "origin", folder, "--json", report], stdout=subprocess.DEVNULL)
@@ -51,7 +51,7 @@ def measured(program, folder, origin):
         with open(report, encoding="utf-8") as file:
             first = json.load(file)["origins"][0]
         named = (first["rank"], first["step"]) == origin
-    return seconds, usage.ru_maxrss / 1024, named
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, named
 
 
 def main():
@@ -78,9 +78,9 @@ def main():
         what = f"{args.ranks} ranks, {args.steps} steps, {COLLECTIVES} collectives a rank and step"
         print(json.dumps([
             row(NAMES[0], many[0], "s", True, SECONDS, "absolute: " + what),
-            row(NAMES[1], many[0] / few[0], "times", True, GROWTH, f"the same of {args.ranks // 10} ranks"),
-            row(NAMES[2], many[1], "MiB", True, PEAK_MIB, "absolute, the largest of the process"),
-            row(NAMES[3], float(few[2] + many[2]), "jobs", False, 2, "of two, the planted rank and step first")]))
+            row(NAMES[1], many[1] / few[1], "times", True, GROWTH, f"processor time of {args.ranks // 10} ranks"),
+            row(NAMES[2], many[2], "MiB", True, PEAK_MIB, "absolute, the largest of the process"),
+            row(NAMES[3], float(few[3] + many[3]), "jobs", False, 2, "of two, the planted rank and step first")]))
     finally:
         shutil.rmtree(folder)
 
