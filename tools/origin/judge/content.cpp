@@ -207,9 +207,8 @@ uint64_t judge_content(const Job& job, const Meeting& meeting, Told& told) {
   if (wrong.empty()) return 0;
   const Wrong& first = wrong.front();
   if (is_transfer(meeting.does)) {
-    const Told::Pair pair{meeting.group_number, meeting.members[0].queue, meeting.members[1].queue};
-    if (is_another(job, meeting, first)) told.out_of_order().insert(pair);
-    if (told.out_of_order().contains(pair)) {
+    if (is_another(job, meeting, first)) told.see_out_of_order(meeting);
+    if (told.is_out_of_order(meeting)) {
       told.doubt("messages that came in another order than they were sent (tags are not recorded)");
       return 0;
     }

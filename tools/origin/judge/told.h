@@ -54,9 +54,12 @@ class Told {
   void doubt(const std::string& what) { ++doubts_[what]; }
   [[nodiscard]] const std::map<std::string, uint64_t>& doubts() const { return doubts_; }
 
-  /// Pairs of ranks that receive in another order than they send, by group and members.
-  using Pair = std::tuple<uint32_t, uint32_t, uint32_t>;
-  [[nodiscard]] std::set<Pair>& out_of_order() { return out_of_order_; }
+  /// Notes that the destination of a transfer receives in another order than its source sends.
+  void see_out_of_order(const Meeting& transfer) { out_of_order_.insert(pair_of(transfer)); }
+  /// Whether that was noted of the two, in this group.
+  [[nodiscard]] bool is_out_of_order(const Meeting& transfer) const {
+    return out_of_order_.contains(pair_of(transfer));
+  }
 
   [[nodiscard]] uint64_t carried_by(uint32_t queue) const { return carried_[queue]; }
   /// @param meeting  through which it came; null: it was made there.
@@ -67,6 +70,10 @@ class Told {
   [[nodiscard]] uint64_t left_out() const { return left_out_; }
 
  private:
+  using Pair = std::tuple<uint32_t, uint32_t, uint32_t>;  ///< group, source, destination
+  [[nodiscard]] static Pair pair_of(const Meeting& transfer) {
+    return {transfer.group_number, transfer.members[0].queue, transfer.members[1].queue};
+  }
   [[nodiscard]] uint64_t bit_for(size_t origin);
 
   static constexpr size_t kBits = 63;
