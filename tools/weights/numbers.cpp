@@ -64,9 +64,10 @@ std::string difference_text(const Whole& a, const Whole& b, std::optional<double
   if (!a.measured || !b.measured) return " in its hash; nothing else was recorded";
   const std::string text =
       distance && *distance > 0 ? " by " + tools::percent_text(*distance) + " of its size" : "";
-  const std::string bits_alone =
-      text.empty() ? " in its bits alone: all numbers that were recorded of it are equal" : text;
-  if (!is_float(a) || !is_float(b)) return bits_alone;
+  if (!is_float(a) || !is_float(b))
+    return text.empty()
+               ? " in its bits; numbers of " + std::string(to_string(a.dtype)) + " are not compared"
+               : text;
   struct Number {
     std::string_view name;
     double a, b;
@@ -93,7 +94,7 @@ std::string difference_text(const Whole& a, const Whole& b, std::optional<double
         return text + ": " + std::string(one.name) + ' ' + in_a + " in A, " + in_b + " in B";
     }
   }
-  return bits_alone;
+  return text.empty() ? " in its bits alone: all numbers that were recorded of it are equal" : text;
 }
 
 Alike alike(const Whole& a, const Whole& b, bool hashes) {

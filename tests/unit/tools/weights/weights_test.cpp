@@ -218,6 +218,20 @@ TEST_CASE("weights: what differs is said", "[weights]") {
   CHECK_THAT(text(numbers(1), other), Catch::Contains("NaN 0 in A, 1 in B"));
 }
 
+TEST_CASE("weights: of integers nothing is said about numbers that are not compared", "[weights]") {
+  const TempDir dir;
+  const auto counted = [](float last) {
+    return std::vector<Recorded>{
+        {.scope = "fc", .name = "index", .values = {1, 2, last}, .dtype = DType::kI64}};
+  };
+  write(dir / "a.ctrace", {counted(3)});
+  write(dir / "b.ctrace", {counted(4)});
+  const Result result = compared(dir / "a.ctrace", dir / "b.ctrace");
+  CHECK(result.of("fc.index").verdict == Verdict::kDiffers);
+  CHECK_THAT(result.of("fc.index").text,
+             Catch::Contains("differs in its bits; numbers of i64 are not compared"));
+}
+
 TEST_CASE("weights: a parameter that a program keeps in another module", "[weights][names]") {
   const TempDir dir;
   write(dir / "a.ctrace", {{{.scope = "model.0.norm", .name = "weight", .values = numbers(1)}}});
