@@ -17,7 +17,8 @@ namespace convtrace::format {
 /// Of a collective without a root, and of a transfer whose source is not known.
 inline constexpr uint32_t kNoPeer = 0xFFFFFFFF;
 
-/// Recorded when it is called, before it has run. Its tensors are TensorStats events that carry its
+/// Recorded when it is called, before it has run; a reception from any source when it is complete,
+/// since its source is not known before. Its tensors are TensorStats events that carry its
 /// `id`: slots "sent:I" follow it at once, "received:I" when it is complete.
 struct Collective {
   EventHeader header;
@@ -35,9 +36,10 @@ struct Collective {
   uint64_t sent = 0;      ///< elements of this rank's tensors
   uint64_t received = 0;  ///< elements of this rank's tensors
   /// How many calls came before in this group on this rank; for send and recv, between these two
-  /// ranks in this direction.
+  /// ranks in this direction with this tag.
   uint64_t number = 0;
-  uint64_t id = 0;  ///< unique in the trace, not 0
+  uint64_t id = 0;   ///< unique in the trace, not 0
+  uint64_t tag = 0;  ///< 1 + the tag of a send or recv; 0: it has none, or it is not recorded
   static constexpr std::string_view kName = "collective";
   static constexpr void fields(auto& e, const auto& visit) {
     visit(kFixed<1>, "place", e.place);
@@ -55,6 +57,7 @@ struct Collective {
     visit(kFixed<16>, "received", e.received);
     visit(kVarying<17>, "number", e.number);
     visit(kCounting<18>, "id", e.id);
+    visit(kVarying<19>, "tag", e.tag);
   }
 };
 

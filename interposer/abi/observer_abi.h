@@ -150,7 +150,7 @@ struct convtrace_collective {
   struct convtrace_message message;
   uint8_t phase, dtype, device_type, device_index;
   uint32_t scope, call, op, group, members, reduction, group_rank, group_size, peer;
-  uint64_t stream, sent, received, number, id;
+  uint64_t stream, sent, received, number, id, tag;
 };
 
 /// The TENSOR messages behind it in the batch are those of the collective `id`, which was called in

@@ -32,7 +32,7 @@ LAYOUTS = {
     "SPENT_MESSAGE": ("spent", MESSAGE + ("ns",)),
     "COLLECTIVE_MESSAGE": ("collective", MESSAGE + (
         "phase", "dtype", "device_type", "device_index", "scope", "call", "op", "group", "members", "reduction", "group_rank",
-        "group_size", "peer", "stream", "sent", "received", "number", "id")),
+        "group_size", "peer", "stream", "sent", "received", "number", "id", "tag")),
     "COLLECTIVE_VALUES_MESSAGE": ("collective_values", MESSAGE + ("id", "step")),
     "KERNEL_MESSAGE": ("kernel", MESSAGE + ("function", "name", "param_count")),
     "KERNEL_PARAM": ("kernel_param", ("slot", "dtype", "is_pointer")),

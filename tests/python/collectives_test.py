@@ -2,9 +2,14 @@
 it received when it was complete; and nothing about the program changes. Needs CONVTRACE_BUILD."""
 import collections
 import os
+import subprocess
+import sys
 import unittest
 
-from preload_test import ProgramTest
+from preload_test import BUILD, ProgramTest
+
+sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
+import convtrace  # noqa: E402
 
 
 def ranks_of(text):
@@ -44,7 +49,7 @@ class CollectivesTest(ProgramTest):
                 where = call["number"]
                 if call["op"] in ("send", "recv"):
                     ends = (call["group_rank"], call["peer"])
-                    where = (*(ends if call["op"] == "send" else ends[::-1]), where)
+                    where = (*(ends if call["op"] == "send" else ends[::-1]), call["tag"], where)
                 self.assertNotIn(rank, groups[call["group"]].setdefault(where, {}))
                 groups[call["group"]][where][rank] = call
         for calls in groups.values():
@@ -109,6 +114,28 @@ class EachCall(CollectivesTest):
         self.check_joined(ranks)
         means = [self.values(ranks[0], c, "received:")[0]["mean"] for c in self.calls(ranks[0], "all_reduce")]
         self.assertEqual(means, [3.0, 6.0])
+
+    def test_with_tags_and_from_any_source(self):
+        ranks = self.trace("tags", 3)
+        self.check_joined(ranks)
+        self.assertEqual([(c["tag"], c["number"], c["peer"]) for c in self.calls(ranks[1], "recv")],
+                         [(7, 0, 0), (4, 0, 0), (7, 1, 0), (4, 1, 0), (7, 2, 0), (4, 2, 0)])
+        self.assertEqual(sorted((c["peer"], c["tag"], c["number"]) for c in self.calls(ranks[0], "recv")),
+                         [(1, 3, 0), (1, 3, 1), (2, 3, 0), (2, 3, 1)])
+        self.assertEqual({c["tag"] for c in self.calls(ranks[0], "barrier")}, {None})
+        self.assertEqual([(c["tag"], c["number"]) for c in self.calls(convtrace.Trace(self.traces()[1]), "recv")],
+                         [(c["tag"], c["number"]) for c in self.calls(ranks[1], "recv")])
+        done = subprocess.run([os.path.join(BUILD, "bin", "convtrace"), "origin", *self.traces()], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("10 transfers", done.stdout)
+        self.assertNotIn("note", done.stdout)
+
+    def test_from_any_source_where_it_is_not_known_which_message_a_call_has(self):
+        ranks = self.trace("from-any", 3)
+        second, first = self.calls(ranks[0], "recv")
+        self.assertEqual((second["peer"], second["number"]), (None, 0))
+        self.assertIn(first["peer"], (1, 2))
+        self.assertEqual(sorted(self.values(ranks[0], call, "received:")[0]["mean"] for call in (first, second)), [1.0, 2.0])
 
     def test_in_steps_without_values(self):
         done = self.run_program("collectives.py", "ddp", "2", CONVTRACE_STEPS="1")

@@ -181,11 +181,11 @@ class FakeEngine:
 
     def _decode_14(self, data):
         (_, _, _, phase, dtype, device, index, scope, call, op, group, members, reduction, rank, size, peer, stream, sent, received,
-         number, identity) = engine.COLLECTIVE_MESSAGE.unpack(data)
+         number, identity, tag) = engine.COLLECTIVE_MESSAGE.unpack(data)
         return SimpleNamespace(
             kind="collective", phase=PHASES[phase], dtype=dtype, device=(device, index), scope=self.texts[scope], call=call,
             op=self.texts[op], group=self.texts[group], members=self.texts[members], reduction=self.texts[reduction], rank=rank,
-            size=size, peer=peer, stream=stream, sent=sent, received=received, number=number, id=identity)
+            size=size, peer=peer, stream=stream, sent=sent, received=received, number=number, id=identity, tag=tag)
 
     def _decode_15(self, data):
         _, _, _, identity, step = engine.COLLECTIVE_VALUES_MESSAGE.unpack(data)

@@ -2,10 +2,11 @@
 import os
 import pickle
 import unittest
+import unittest.mock
 
 from support import ObservedTest, qualified_names, torch
 
-from convtrace_observer.calls import collectives  # noqa: E402
+from convtrace_observer.calls import collectives, groups  # noqa: E402
 
 nn = torch.nn
 
@@ -189,6 +190,46 @@ class Collectives(ObservedTest):
         self.observer.remove()
         torch.distributed.all_reduce(torch.ones(3))
         self.assertEqual(self.messages(), [])
+
+
+class Transfers(unittest.TestCase):
+    """How calls of a group are counted."""
+
+    def setUp(self):
+        self.send, self.recv = collectives._OPS["send"], collectives._OPS["recv_"]
+        self.group = groups.Group(1, 0, 4)
+
+    def from_any(self, tag=3):
+        return groups.FromAny(self.group, self.recv, tag, (), ())
+
+    def test_by_peer_and_tag_and_apart_from_collectives(self):
+        self.assertEqual([self.group.number(op, peer, tag) for op, peer, tag in [
+            (self.send, 1, 3), (self.send, 1, 4), (self.recv, 1, 3), (self.send, 2, 3), (self.send, 1, 3),
+            (collectives._OPS["barrier"], 0, 0), (collectives._OPS["barrier"], 0, 0)]], [0, 0, 0, 0, 1, 0, 1])
+
+    def test_of_what_was_used_longest_ago_the_count_is_dropped(self):
+        with unittest.mock.patch.object(groups, "_MOST_TAGS", 2):
+            self.assertEqual([self.group.number(self.send, 1, tag) for tag in (3, 4, 3, 5, 3, 4)], [0, 0, 1, 0, 2, 0])
+
+    def test_a_reception_from_any_source_has_the_source_that_its_backend_tells(self):
+        one = self.from_any()
+        self.assertEqual(one.source_of(unittest.mock.Mock(_source_rank=lambda: 2)), 2)
+        self.assertEqual(one.source_of(unittest.mock.Mock(_source_rank=lambda: -1)), groups.NO_PEER)
+        self.assertEqual(one.source_of(object()), groups.NO_PEER)
+        self.assertEqual((one.number(2), self.from_any().number(2), self.group.number(self.recv, 2, 3)), (0, 1, 2))
+
+    def test_and_none_where_a_later_one_of_it_was_counted(self):
+        one, work = self.from_any(), unittest.mock.Mock(_source_rank=lambda: 2)
+        self.group.number(self.recv, 1, 3)
+        self.group.number(self.recv, 2, 4)
+        self.assertEqual(one.source_of(work), 2)
+        self.group.number(self.recv, 2, 3)
+        self.assertEqual(one.source_of(work), groups.NO_PEER)
+
+    def test_what_comes_behind_an_earlier_one_of_the_same_tag(self):
+        one, other, two = self.from_any(), self.from_any(4), self.from_any()
+        self.assertTrue(two.comes_behind(one))
+        self.assertFalse(any(two.comes_behind(late) for late in (None, other, self.from_any())))
 
 
 if __name__ == "__main__":

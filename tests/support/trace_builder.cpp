@@ -252,6 +252,7 @@ TraceBuilder& TraceBuilder::collective(const CollectiveSpec& spec) {
   e.received = spec.later;
   for (const auto& values : spec.received) e.received += values.size();
   e.number = spec.number;
+  e.tag = spec.tag;
   e.id = spec.id.value_or(++impl_->collectives);
   event(e);
   const auto tensors = [&](const char* side, const std::vector<std::vector<float>>& all) {

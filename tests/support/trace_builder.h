@@ -69,7 +69,7 @@ struct CollectiveSpec {
   uint32_t group_rank = 0;
   uint32_t group_size = 1;
   uint32_t peer = format::kNoPeer;
-  uint64_t number = 0;
+  uint64_t number = 0, tag = 0;
   ScopeName scope = std::nullopt;
   format::Phase phase = format::Phase::kBackward;
   uint32_t call = 0;

@@ -26,6 +26,7 @@ std::optional<format::Collective> parse_collective(const Message& message) {
   event.received = fixed->received;
   event.number = fixed->number;
   event.id = fixed->id;
+  event.tag = fixed->tag;
   return event;
 }
 

@@ -3,7 +3,8 @@
 usage: collectives.py WAY RANKS
 
 WAY: calls (each operation of torch.distributed), functional, async, ddp, ddp-bucket-view, fully_shard, tensor,
-pipeline, experts, nan (rank 1's gradient has one), late (the last rank leaves before the last call)
+pipeline, experts, nan (rank 1's gradient has one), late (the last rank leaves before the last call),
+tags, from-any
 """
 import hashlib
 import os
@@ -201,9 +202,44 @@ def late(rank, size):
     os._exit(0)
 
 
+def tags(rank, size):
+    """Messages that are received in another order than they are sent, and from any source: of which each rank has sent one,
+    and of which the second is waited for first."""
+    if rank == 0:
+        for step in range(3):
+            works = [dist.isend(torch.full((5,), 10.0 * step + tag), 1, tag=tag) for tag in (4, 7)]
+            for work in works:
+                work.wait()
+    elif rank == 1:
+        for _ in range(3):
+            for tag in (7, 4):
+                dist.recv(torch.empty(5), 0, tag=tag)
+    dist.barrier()
+    if rank == 0:
+        x = torch.empty(5)
+        sources = [dist.recv(x, tag=3) for _ in range(2 * (size - 1))]
+        keep(torch.tensor(sorted(sources)))
+    else:
+        for turn in range(2):
+            dist.send(torch.full((5,), 100.0 * rank + turn), 0, tag=3)
+
+
+def from_any(rank, size):
+    """Two receptions from any source are on their way, and the second is waited for first."""
+    if rank == 0:
+        tensors = [torch.empty(5) for _ in range(2)]
+        works = [dist.irecv(tensor) for tensor in tensors]
+        for work in reversed(works):
+            work.wait()
+        keep(sum(tensors))
+    elif rank < 3:
+        dist.send(torch.full((5,), float(rank)), 0)
+
+
 WAYS = {"calls": calls, "functional": functional, "async": asynchronous, "ddp": ddp,
         "ddp-bucket-view": lambda *a: ddp(*a, gradient_as_bucket_view=True), "fully_shard": fully_sharded,
-        "tensor": tensor_parallel, "pipeline": pipeline, "experts": experts, "nan": nan, "late": late}
+        "tensor": tensor_parallel, "pipeline": pipeline, "experts": experts, "nan": nan, "late": late,
+        "tags": tags, "from-any": from_any}
 
 
 def work(rank, way, size, store):

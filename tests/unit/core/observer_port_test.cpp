@@ -73,6 +73,7 @@ TEST_CASE("observer_port: tensors behind a collective are its own, also in a lat
   call.sent = call.received = 2;
   call.number = 6;
   call.id = 9;
+  call.tag = 3;
   MessageBatch sent, received, others;
   f.submit(sent.step(4).collective(call).tensor(tensor));
   f.submit(received.step(5).collective_values(9, 4).tensor(tensor));
@@ -83,6 +84,7 @@ TEST_CASE("observer_port: tensors behind a collective are its own, also in a lat
   CHECK(calls[0].place.phase == format::Phase::kBackward);
   CHECK(calls[0].op == format::StringId{call.op});
   CHECK(calls[0].number == 6);
+  CHECK(calls[0].tag == 3);
   CHECK(calls[0].group_size == 2);
   const auto stats = f.sink.all<format::TensorStats>();
   REQUIRE(stats.size() == 2);

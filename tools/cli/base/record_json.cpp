@@ -111,6 +111,7 @@ class Filler {
   void operator()(const format::Collective& e) {
     operator()<format::Collective>(e);
     if (e.peer == format::kNoPeer) json_["peer"] = Json();
+    json_["tag"] = e.tag == 0 ? Json() : Json(e.tag - 1);
   }
 
   void operator()(const format::Step& e) { add("step", step_json(e.index)); }

@@ -160,6 +160,7 @@ class Describer {
                std::to_string(e.group_rank) + " of " + std::to_string(e.group_size) + "  number " +
                std::to_string(e.number);
     if (e.peer != format::kNoPeer) details += "  peer " + std::to_string(e.peer);
+    if (e.tag != 0) details += "  tag " + std::to_string(e.tag - 1);
     details += "  " + std::string(to_string(e.dtype)) + "  sent " + count_text(e.sent) +
                "  received " + count_text(e.received) + " on " + device_text(e.device) + "  id " +
                std::to_string(e.id);

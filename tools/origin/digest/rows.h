@@ -47,6 +47,7 @@ struct CallRow : Placed {
     visit("op", row.call.op);
     visit("reduction", row.call.reduction);
     visit("peer", row.call.peer);
+    visit("tag", row.call.tag);
     visit("dtype", row.call.dtype);
     visit("sent", row.call.sent);
     visit("received", row.call.received);

@@ -8,7 +8,8 @@
 
 namespace convtrace::origin {
 size_t Engine::KeyHash::operator()(const Key& key) const noexcept {
-  return diff::mix_all({uint64_t{key.source} << 32 | key.destination, key.group, key.number});
+  return diff::mix_all(
+      {uint64_t{key.source} << 32 | key.destination, key.group, key.tag, key.number});
 }
 
 Engine::Engine(std::span<RankQueue* const> queues, Groups& groups, Court& court)
@@ -48,6 +49,7 @@ bool Engine::joinable(const Call& call, uint32_t queue, Key& key) {
     const bool sends = call.does == Operation::kSend;
     key.source = sends ? call.group_rank : call.peer;
     key.destination = sends ? call.peer : call.group_rank;
+    key.tag = call.tag;
   }
   uint64_t& next = last_numbers_[queue].try_emplace(key, 0).first->second;
   if (call.number < next || call.number == UINT64_MAX) {

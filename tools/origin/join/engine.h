@@ -65,7 +65,7 @@ class Engine {
  private:
   struct Key {
     uint32_t group = 0, source = kNone, destination = kNone;
-    uint64_t number = 0;
+    uint64_t tag = 0, number = 0;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {

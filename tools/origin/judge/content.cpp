@@ -182,9 +182,10 @@ std::string evidence_of(const Meeting& meeting, const Wrong& one) {
          tools::hex_text(one.received->hash);
 }
 
-/// Whether a message is another one of those that its source sends to its destination: they are told
-/// apart by tags, which are not recorded.
+/// Whether a message is another one of those that its source sends to its destination, and the two
+/// may have been told apart by tags that are not recorded.
 bool is_another(const Job& job, const Meeting& meeting, const Wrong& wrong) {
+  if (meeting.first().tag != 0) return false;
   const Member& from = meeting.members[wrong.source];
   const RankQueue& queue = *job.queues[from.queue];
   return std::ranges::any_of(queue.calls, [&](const Call& call) {

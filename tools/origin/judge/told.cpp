@@ -123,6 +123,7 @@ Origin origin_at(const Job& job, Kind kind, const Meeting& meeting, const Call& 
 std::string meeting_text(const Job& job, const Meeting& meeting) {
   std::string text = job.text(meeting.first().op) + " number " + std::to_string(meeting.number) +
                      " of group " + job.text(meeting.group->name);
+  if (meeting.first().tag > 1) text += " with tag " + std::to_string(meeting.first().tag - 1);
   if (is_transfer(meeting.does) && meeting.members.size() == 2)
     text += " from rank " + std::to_string(meeting.members[0].rank) + " to rank " +
             std::to_string(meeting.members[1].rank);

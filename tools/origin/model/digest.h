@@ -5,7 +5,7 @@
 /// Place:     read/rank_reader.h fills them, join/engine.h brings the members together, judge/
 ///            compares them.
 /// Ownership: plain values. Names are ids of the job's table, equal for equal texts of all ranks.
-/// Memory:    136 bytes a call, 104 a value, 68 a fingerprint.
+/// Memory:    144 bytes a call, 104 a value, 68 a fingerprint.
 
 #include <array>
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Value {
 
 /// A call by one rank.
 struct Call {
-  uint64_t number = 0, id = 0;
+  uint64_t number = 0, tag = 0, id = 0;
   uint64_t sent = 0, received = 0;            ///< elements
   uint64_t sent_seen = 0, received_seen = 0;  ///< elements of the values that were read
   uint64_t t_ns = 0;

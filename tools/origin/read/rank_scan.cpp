@@ -120,6 +120,7 @@ void RankScan::take(const format::Collective& event) {
   call.step = step_of(event.header);
   call.t_ns = event.header.t_ns;
   call.number = event.number;
+  call.tag = event.tag;
   if (event.id <= last_id_) ++queue_->odd_calls;
   last_id_ = call.id = std::max(last_id_, event.id);  // a search needs ascending ones
   call.sent = event.sent;

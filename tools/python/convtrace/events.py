@@ -97,6 +97,8 @@ def _shown(how, definitions, value):
         return definitions.kernel(value)[0]
     if how == "peer":
         return None if value == _NO_PEER else value
+    if how == "tag":
+        return value - 1 if value else None
     return "cuda:%d" % value if how == "ordinal" else value != 0 if how == "flag" else value
 
 
@@ -121,7 +123,7 @@ _ROWS = {
     "op": _Kind(19, 1, _PLACE + "moment:1:moment flags:1 op:4:text slot:4:text" + _DEVICE + "bytes:8 storage_bytes:8 stack:4:stack",
                 "address:8" + _VALUE),
     "collective": _Kind(21, 1, _PLACE + "op:4:text group:4:text members:4:text reduction:4:text group_rank:4 group_size:4 "
-                        "peer:4:peer dtype:1:dtype" + _DEVICE + "stream:8 sent:8 received:8", "number:8 id:8"),
+                        "peer:4:peer dtype:1:dtype" + _DEVICE + "stream:8 sent:8 received:8", "number:8 id:8 tag:8:tag"),
 }
 # Columns that store the difference to the row before.
 _COUNTING = {"alloc": "generation", "free": "generation", "collective": "id"}

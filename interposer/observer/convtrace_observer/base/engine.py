@@ -36,7 +36,7 @@ FACT_MESSAGE = struct.Struct("<HHI2I")
 EVENT_FACT_MESSAGE = struct.Struct("<HHI3I4x")
 LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
 SPENT_MESSAGE = struct.Struct("<HHIQ")
-COLLECTIVE_MESSAGE = struct.Struct("<HHI4B9I5Q")
+COLLECTIVE_MESSAGE = struct.Struct("<HHI4B9I6Q")
 COLLECTIVE_VALUES_MESSAGE = struct.Struct("<HHIQI4x")
 KERNEL_MESSAGE = struct.Struct("<HHIQ2I")
 KERNEL_PARAM = struct.Struct("<I2B2x")
@@ -185,11 +185,11 @@ class Batch:
         self.messages.append(SPENT_MESSAGE.pack(SPENT, 0, SPENT_MESSAGE.size, ns))
 
     def collective(self, phase, dtype, device, index, scope, call, op, group, members, reduction, rank, size, peer, stream,
-                   sent, received, number, identity):
+                   sent, received, number, identity, tag):
         """The tensors behind it, up to the next submit(), are those that it sends."""
         self.messages.append(COLLECTIVE_MESSAGE.pack(
             COLLECTIVE, 0, COLLECTIVE_MESSAGE.size, phase, dtype, device, index, scope, call, op, group, members, reduction,
-            rank, size, peer, stream, sent, received, number, identity))
+            rank, size, peer, stream, sent, received, number, identity, tag))
 
     def collective_values(self, identity, step):
         """The tensors behind it, up to the next submit(), are of the collective `identity`, called in `step`."""

@@ -16,21 +16,21 @@ import functools
 import itertools
 
 from ..base import engine, replaced, spent, values
+from . import groups
 
-_NO_PEER = 0xFFFFFFFF
 _MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
 _NCCL_CALLS = 2  # in a thread's slot
 
 
 class _Op:
     """`sent`, `received`, `reduction`, `peer`: positions of its arguments, or None. The group is behind its tensors.
-    `sends_root`, `gives_root`: what is sent, or received, means something on the root alone. `in_place`: what is received
-    is what was sent."""
+    `tag`: of a transfer; one without a peer receives from any source. `sends_root`, `gives_root`: what is sent, or
+    received, means something on the root alone. `in_place`: what is received is what was sent."""
 
-    __slots__ = ("name", "sent", "received", "reduction", "peer", "group", "sends_root", "gives_root", "in_place")
+    __slots__ = ("name", "sent", "received", "reduction", "peer", "tag", "group", "sends_root", "gives_root", "in_place")
 
-    def __init__(self, name, sent=None, received=None, reduction=None, peer=None, sends_root=False, gives_root=False):
-        self.name, self.sent, self.received, self.reduction, self.peer = name, sent, received, reduction, peer
+    def __init__(self, name, sent=None, received=None, reduction=None, peer=None, tag=None, sends_root=False, gives_root=False):
+        self.name, self.sent, self.received, self.reduction, self.peer, self.tag = name, sent, received, reduction, peer, tag
         self.group = max(sent or 0, received or 0) + 1
         self.sends_root, self.gives_root = sends_root, gives_root
         self.in_place = sent == received and not (sends_root or gives_root)
@@ -55,9 +55,9 @@ _OPS = {
     "alltoall_base_": _Op("all_to_all", 1, 0),
     "barrier": _Op("barrier"),
     "monitored_barrier_": _Op("barrier"),
-    "send": _Op("send", 0, peer=2),
-    "recv_": _Op("recv", received=0, peer=2),
-    "recv_any_source_": _Op("recv", received=0),
+    "send": _Op("send", 0, peer=2, tag=3),
+    "recv_": _Op("recv", received=0, peer=2, tag=3),
+    "recv_any_source_": _Op("recv", received=0, tag=2),
 }
 # Functional collectives that write to a tensor of the program: the position or name of that argument.
 _WRITING = {"all_reduce_": 0, "all_reduce_coalesced_": 0, "broadcast_": 0, "all_gather_into_tensor_out": "out",
@@ -66,36 +66,17 @@ _WRITING = {"all_reduce_": 0, "all_reduce_coalesced_": 0, "broadcast_": 0, "all_
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 
-class _Group:
-    """A process group as records name it, and its counts of calls."""
-
-    __slots__ = ("name", "members", "rank", "size", "calls", "transfers")
-
-    def __init__(self, name, rank, size):
-        self.name, self.members, self.rank, self.size = name, 0, rank, size
-        self.calls, self.transfers = 0, {}
-
-    def number(self, op, peer):
-        """How many such calls came before."""
-        if op.name not in ("send", "recv"):
-            self.calls += 1
-            return self.calls - 1
-        count = self.transfers.get((op.name, peer), 0)
-        self.transfers[op.name, peer] = count + 1
-        return count
-
-
 class _Pending:
     """A call whose outputs are still to be read: `where` are phase, scope, call and op of their records, `memory` is
     what values.TensorReader said of them, `versions` are torch's counts of writes to them. `borrows`: their memory may
-    be another's, and gone once the program knows that the call is complete."""
+    be another's, and gone once the program knows that the call is complete. `from_any`: what is not recorded yet."""
 
-    __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "borrows", "work")
+    __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "borrows", "work", "from_any")
 
-    def __init__(self, number, step, where, tensors, memory, versions, borrows):
+    def __init__(self, number, step, where, tensors, memory, versions, borrows, from_any=None):
         self.number, self.step, self.where, self.borrows = number, step, where, borrows
         self.tensors, self.memory, self.versions = tensors, memory, versions  # the tensors, so that their memory stays
-        self.work = None
+        self.work, self.from_any = None, from_any
 
 
 # The kernels in torch's dispatcher, which stay once they are there, since one may always be running; and a list of the
@@ -154,7 +135,7 @@ class Collectives:
         @param since, base  calls behind this id, or into memory of this address, were waited for just now."""
         for key, pending in list(self._pending.items()):
             if _is_complete(pending.work):
-                just = (since is not None and pending.number > since
+                just = (since is not None and pending.number > since  # 0 of one that is not recorded yet
                         or base is not None and any(memory is not None and memory.base == base for memory in pending.memory))
                 self._received(key, just)
             elif pending.step + _MOST_STEPS < self._observer.step:
@@ -244,20 +225,23 @@ class Collectives:
     def _record(self, thread, op, args):
         observer, intern, batch = self._observer, self._observer.port.intern, thread.batch
         group = self._group(args[op.group])
-        peer = _NO_PEER if op.peer is None else args[op.peer]
+        peer = groups.NO_PEER if op.peer is None else args[op.peer]
         with observer.read.unobserved():
             sent = self._tensors(args, op.sent, not op.sends_root or group.rank == peer)
             received = sent if op.in_place else self._tensors(args, op.received, not op.gives_root or group.rank == peer)
             elements = _elements(sent)
             device, index, dtype = self._kind((sent or received or (None,))[0])
             scope, call = thread.place()
-            phase, name, number = thread.slot[1], intern(op.name), next(self._ids)
-            self.last = number
+            phase, name = thread.slot[1], intern(op.name)
             reduction = 0 if op.reduction is None else self._reduction(args[op.reduction])
-            batch.collective(phase, dtype, device, index, scope, call, name, group.name, group.members, reduction,
-                             group.rank, group.size, peer, 0, elements, elements if op.in_place else _elements(received),
-                             group.number(op, peer), number)
-            pending = None
+            tag = 0 if op.tag is None or device != 0 else max(args[op.tag], -1) + 1  # a backend of a device may have none
+            before = (phase, dtype, device, index, scope, call, name, group.name, group.members, reduction, group.rank, group.size)
+            behind = 0, elements, elements if op.in_place else _elements(received)
+            number, from_any, pending = 0, None, None
+            if op.tag is not None and op.peer is None:
+                from_any = groups.FromAny(group, op, tag, before, behind)
+            else:
+                number = self._tell(batch, before, peer, behind, group.number(op, peer, tag), tag)
             if observer.capture and device == 0:
                 where = phase, scope, self._count(phase, scope, name), name
                 memory = self._memory(sent)
@@ -266,9 +250,27 @@ class Collectives:
                     pending = _Pending(number, observer.step, where, received,
                                        memory if received is sent else self._memory(received),
                                        [values.version(tensor) for tensor in received],
-                                       any(map(observer.read.borrows, received)))
+                                       any(map(observer.read.borrows, received)), from_any)
+            elif from_any:
+                pending = _Pending(number, observer.step, None, (), (), (), False, from_any)
         observer.submit(thread)
         return pending
+
+    def _tell(self, batch, before, peer, behind, number, tag):
+        """Packs the record of a call. @return its id."""
+        self.last = next(self._ids)
+        batch.collective(*before, peer, *behind, number, self.last, tag)
+        return self.last
+
+    def _tell_from_any(self, batch, pending, is_complete):
+        """Records a reception from any source, with its source if that is known. The messages of a source are received in
+        the order of the calls. So which message this is, is not known where an earlier call is still pending, or a later one
+        was counted."""
+        from_any, source = pending.from_any, groups.NO_PEER
+        if is_complete and not any(from_any.comes_behind(one.from_any) for one in self._pending.values()):
+            source = from_any.source_of(pending.work)
+        number = 0 if source == groups.NO_PEER else from_any.number(source)
+        pending.number = self._tell(batch, from_any.before, source, from_any.behind, number, from_any.tag)
 
     def follow(self, pending, result):
         """@param result  of the operator: its work, alone or behind what it returns."""
@@ -293,10 +295,12 @@ class Collectives:
             batch = engine.Batch(observer.port)
             with observer.read.unobserved():
                 known = not given_up and (seen or not (pending.borrows or _has_failed(pending.work)))
+                if pending.from_any:
+                    self._tell_from_any(batch, pending, known)
                 if known and self._is_as_received(pending, just):
                     batch.collective_values(pending.number, pending.step)
                     self._pack(batch, pending.where, "received", pending.memory)
-                else:
+                elif pending.memory:
                     batch.loss(engine.LOST_STREAM_UNSAFE, len(pending.memory))
             batch.submit()
         except Exception as error:
@@ -311,11 +315,11 @@ class Collectives:
         known = self._groups.get(name)
         if known is None or (known.rank, known.size) != (group.rank(), group.size()):
             intern = self._observer.port.intern
-            known = self._groups[name] = _Group(intern("c10d:" + name), group.rank(), group.size())
+            known = self._groups[name] = groups.Group(intern("c10d:" + name), group.rank(), group.size())
         if known.members == 0:
             ranks = self._ranks(group)
             if ranks is not None:
-                known.members = self._observer.port.intern(_ranges(ranks))
+                known.members = self._observer.port.intern(groups.ranges(ranks))
         return known
 
     def _ranks(self, group):
@@ -392,11 +396,10 @@ def _call_kernel(op, redispatch, behind):
         if slot is not None:
             before = slot[_NCCL_CALLS]
             result = redispatch(keys & behind, *args)
-            if slot[_NCCL_CALLS] == before:
-                told.called(op, args)
-            return result
-        pending = told and told.called(op, args)
-        result = redispatch(keys & behind, *args)
+            pending = told.called(op, args) if slot[_NCCL_CALLS] == before else None
+        else:
+            pending = told and told.called(op, args)
+            result = redispatch(keys & behind, *args)
         if pending is not None:
             told.follow(pending, result)
         return result
@@ -454,14 +457,3 @@ def _has_failed(work):
 
 def _elements(tensors):
     return sum(tensor.numel() for tensor in tensors)
-
-
-def _ranges(ranks):
-    """[0, 1, 2, 8] as "0-2,8"."""
-    parts = []
-    for rank in ranks:
-        if parts and parts[-1][1] + 1 == rank:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in parts)

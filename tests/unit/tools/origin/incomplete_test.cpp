@@ -130,19 +130,46 @@ TEST_CASE("origin: ranks that wait in a circle of three groups are a note", "[or
   CHECK(has_line(result.notes, "rank 2 waits in all_reduce number 0 of group pair2 for rank 0"));
 }
 
-TEST_CASE("origin: messages that are received out of order are no wrong content",
-          "[origin][content]") {
+/// Rank 0 sends two messages a step, which rank 1 receives in the other order.
+/// @param tag  what is recorded of that of the first and the second message.
+Job crossed(const std::function<uint64_t(uint32_t)>& tag) {
   Job job = empty_job(2);
+  const bool apart = tag(0) != tag(1);
   for (uint32_t step = 0; step < 3; ++step)
     for (uint32_t rank = 0; rank < 2; ++rank)
       for (uint32_t turn = 0; turn < 2; ++turn) {
+        const uint32_t message = rank == 0 ? turn : 1 - turn;
         CollectiveSpec call =
-            call_of(job, rank, rank == 0 ? "send" : "recv", 2 * step + turn, {}, {});
+            call_of(job, rank, rank == 0 ? "send" : "recv", apart ? step : 2 * step + turn, {}, {});
+        call.tag = tag(message);
         call.peer = 1 - rank;
         auto& tensors = rank == 0 ? call.sent : call.received;
-        tensors = {noise(10 * step + (rank == 0 ? turn : 1 - turn), 20)};
+        tensors = {noise(10 * step + message, 20)};
         job[rank].add(step, call);
       }
+  return job;
+}
+
+TEST_CASE("origin: transfers are joined by their tags", "[origin][content]") {
+  Job job = crossed([](uint32_t message) { return 8 + message; });
+  const OriginResult result = origins_of(job);
+  CHECK(told(result) == List{});
+  CHECK(result.joined == 6);
+  CHECK_FALSE(has_line(result.notes, "in another order"));
+  job[1].call(1, "recv", 0).received[0][3] += 1;
+  const OriginResult faulty = origins_of(job);
+  REQUIRE(told(faulty) == List{"wrong-content ?@1 - received:0"});
+  CHECK(contains(faulty.origins[0].text, "send number 1 of group world with tag 8 from rank 0"));
+}
+
+TEST_CASE("origin: another message of the same tag is wrong content", "[origin][content]") {
+  const OriginResult result = origins_of(crossed([](uint32_t) { return 1; }));
+  CHECK(told(result) == List{"wrong-content ?@0 - received:0"});
+}
+
+TEST_CASE("origin: messages that are received out of order are no wrong content without their tags",
+          "[origin][content]") {
+  Job job = crossed([](uint32_t) { return 0; });
   const OriginResult result = origins_of(job);
   CHECK(told(result) == List{});
   CHECK(has_line(result.notes, "in another order than they were sent"));

@@ -1,0 +1,69 @@
+"""Process groups as records name them, and what is counted of their calls: which call of a group is the n-th one, and
+which transfer the n-th of a source, a destination and a tag."""
+import itertools
+
+NO_PEER = 0xFFFFFFFF
+_MOST_TAGS = 1 << 16  # of a group, whose transfers are counted
+
+
+class Group:
+    """A process group as records name it, and its counts of calls. `transfers`: by operation, peer and tag their count, and
+    the turn of the last among the group's receptions; what was used longest ago is first."""
+
+    __slots__ = ("name", "members", "rank", "size", "calls", "transfers", "turns")
+
+    def __init__(self, name, rank, size):
+        self.name, self.members, self.rank, self.size = name, 0, rank, size
+        self.calls, self.transfers, self.turns = 0, {}, itertools.count(1)
+
+    def number(self, op, peer, tag, turn=None):
+        """How many such calls came before. @param turn  of a reception whose source was not known when it was called."""
+        if op.tag is None:
+            self.calls += 1
+            return self.calls - 1
+        count, _ = self.transfers.pop((op.name, peer, tag), (0, 0))
+        self.transfers[op.name, peer, tag] = count + 1, turn or next(self.turns)
+        if len(self.transfers) > _MOST_TAGS:
+            del self.transfers[next(iter(self.transfers))]
+        return count
+
+    def last_turn(self, op, peer, tag):
+        """Of the transfers that were counted."""
+        return self.transfers.get((op.name, peer, tag), (0, 0))[1]
+
+
+class FromAny:
+    """A reception from any source, which is recorded when it is complete. `before`, `behind`: what its record has in front
+    of the peer, and between the peer and its number."""
+
+    __slots__ = ("group", "op", "tag", "turn", "before", "behind")
+
+    def __init__(self, group, op, tag, before, behind):
+        self.group, self.op, self.tag, self.before, self.behind = group, op, tag, before, behind
+        self.turn = next(group.turns)
+
+    def comes_behind(self, other):
+        """Whether it may have a message of the same source and tag behind that of the other, which may be None."""
+        return other is not None and (other.group, other.tag) == (self.group, self.tag) and other.turn < self.turn
+
+    def source_of(self, work):
+        """The source's rank in the group; NO_PEER: the backend does not tell, or a later reception of it was counted."""
+        try:
+            source = work._source_rank()
+        except Exception:
+            return NO_PEER
+        return NO_PEER if source < 0 or self.group.last_turn(self.op, source, self.tag) > self.turn else source
+
+    def number(self, source):
+        return self.group.number(self.op, source, self.tag, self.turn)
+
+
+def ranges(ranks):
+    """[0, 1, 2, 8] as "0-2,8"."""
+    parts = []
+    for rank in ranks:
+        if parts and parts[-1][1] + 1 == rank:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in parts)
