@@ -51,7 +51,8 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.run_call(([self.CUDA],), 3), ["called"])
 
     def test_of_another_backend_is_recorded_when_it_has_returned(self):
-        self.assertEqual(self.run_call(([self.CUDA], "group"), 0), ["called", "recorded"])
+        """Then what is known only when it is complete, as a source, is waited for."""
+        self.assertEqual(self.run_call(([self.CUDA], "group"), 0), ["called", "recorded", "followed"])
 
     def test_of_host_memory_is_recorded_before_it_runs(self):
         for args in ([self.CPU], "group"), (self.CPU, "group"), ("group",), ([], [[]], "group"):
