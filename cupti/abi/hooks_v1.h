@@ -45,7 +45,8 @@ enum convtrace_graph_call {
   CONVTRACE_GRAPH_DESTROYED = 6, /* CUgraphExec; reported before the driver's call */
   CONVTRACE_CAPTURE_BEGUN = 7,   /* no CUgraphExec, CUstream */
   CONVTRACE_CAPTURE_ENDED = 8,   /* no CUgraphExec, CUstream; also after a call that failed */
-  CONVTRACE_GRAPH_CHILD_SET = 9  /* CUgraphExec, CUgraphNode, CUgraph as parameters */
+  CONVTRACE_GRAPH_CHILD_SET = 9, /* CUgraphExec, CUgraphNode, CUgraph as parameters */
+  CONVTRACE_GRAPH_SOURCE_DESTROYED = 10 /* no CUgraphExec, CUgraph; reported before the call */
 };
 
 typedef int (*convtrace_cuMemFree_fn)(uint64_t address);

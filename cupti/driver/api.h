@@ -51,6 +51,7 @@ namespace convtrace::cupti {
   X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2", true)                                  \
   X(stream_get_id, cuStreamGetId, "cuStreamGetId", true)                                          \
   X(stream_is_capturing, cuStreamIsCapturing, "cuStreamIsCapturing", true)                        \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v3", false)          \
   X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode,                       \
     "cuThreadExchangeStreamCaptureMode", true)                                                    \
   X(func_get_param_info, cuFuncGetParamInfo, "cuFuncGetParamInfo", false)                         \

@@ -92,6 +92,7 @@ void Gate::succeed(Pass& pass) {
     state_.uses.launched({event.stream, event.device}, event.operands);
   if (pass.into_graph) {
     event.sampled = format::SampleOutcome::kCaptured;
+    state_.graphs.captured(stream, event.place);
   } else if (pass.launch->graph != nullptr) {
     event.sampled = sample_graph(state_, pass.graph.get(), pass.values, pass.context, event);
   } else if (pass.values) {

@@ -30,6 +30,7 @@ void emit_kernel(CudaState& state, const GraphKernel& kernel, const format::Laun
   const PackedLaunch packed(kernel);
   format::Launch event = graph_launch;
   event.kernel = kernel.function->kernel;
+  event.place = kernel.place.value_or(graph_launch.place);
   std::copy_n(kernel.grid, 3, event.grid);
   std::copy_n(kernel.block, 3, event.block);
   event.shared_bytes = kernel.shared_bytes;
@@ -67,6 +68,8 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
       return graphs.set_enabled(exec, node, false);
     case CONVTRACE_GRAPH_DESTROYED:
       return graphs.destroyed(exec);
+    case CONVTRACE_GRAPH_SOURCE_DESTROYED:
+      return graphs.source_destroyed(graph);
     case CONVTRACE_CAPTURE_BEGUN:
       return state.captures.apply({static_cast<CUstream>(object), true});
     case CONVTRACE_CAPTURE_ENDED:
@@ -89,7 +92,8 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture
                                        *state.options.addresses, state.tensor_maps, storage);
     const auto operands = std::span(storage).first(count);
     if (tagged)
-      capture.collect(LaunchCapture::Purpose::kReplay, packed.info(), *kernel.function, operands);
+      capture.collect(LaunchCapture::Purpose::kReplay, packed.info(), *kernel.function, operands,
+                      kernel.place);
     if (in_front) capture.assume_written(operands);
   }
   capture.keep_last_of_each_buffer();

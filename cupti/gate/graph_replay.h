@@ -1,7 +1,7 @@
 #pragma once
 /// @file graph_replay.h
 /// Records the launch of a graph: an event for each kernel that it runs, and the values of kernels
-/// that rules ask for.
+/// that rules ask for. A kernel has the place where it was captured, as if it had run there.
 ///
 /// Values are read before and after the launch of the whole graph. A value that one kernel of the
 /// graph writes and a later one overwrites is not seen, nor is the input of a kernel that an

@@ -92,8 +92,9 @@ bool is_readable(const MemoryRange& range, uint8_t device) noexcept {
 }
 
 void LaunchCapture::collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
-                            Operands operands) {
-  const format::StringId scope = position_.place.scope;
+                            Operands operands, const std::optional<format::Place>& place) {
+  place_ = place.value_or(position_.place);
+  const format::StringId scope = place_.scope;
   const std::string_view name = state_.options.definitions->text(scope);
   const size_t first = requests_.size();
   bool found = false;
@@ -183,7 +184,7 @@ DeviceRequest LaunchCapture::make_request(const settings::Rule& rule, const Piec
   request.view = stats::dense_view(std::bit_cast<const void*>(piece.address), dtype, count);
   format::TensorStats& event = request.event;
   event.header.step = position_.step;
-  event.place = position_.place;
+  event.place = place_;
   event.slot = slot;
   event.kernel = function.kernel;
   event.device = {format::Device::Type::kCuda, device_};

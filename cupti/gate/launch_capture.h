@@ -42,8 +42,10 @@ class LaunchCapture {
   /// Collects the values that the rules of `function` ask for. The arguments are read now, since
   /// the program may reuse their memory when its call has returned.
   /// @param operands of the launch, as scan_operands() finds them.
+  /// @param place  of the values, if it is not that of the launch: where the kernel was captured.
   void collect(Purpose purpose, const LaunchInfo& launch, const FunctionInfo& function,
-               std::span<const format::Operand> operands);
+               std::span<const format::Operand> operands,
+               const std::optional<format::Place>& place = std::nullopt);
 
   /// Notes that a kernel of the graph may write these operands, or any memory. Inputs of later
   /// kernels of the graph that lie there are left out: values are read only before and after the
@@ -89,6 +91,7 @@ class LaunchCapture {
 
   CudaState& state_;
   const Position position_;
+  format::Place place_;  ///< of what collect() collects
   const uint8_t device_;
   const bool elsewhere_;
   bool asked_ = false;

@@ -95,7 +95,13 @@ void GraphTable::read_nodes(CUgraph graph, int depth, GraphKernels& kernels) con
     return;
   }
   nodes.resize(std::min(count, nodes.size()));
-  for (CUgraphNode node : nodes) read_node(node, depth, kernels);
+  for (CUgraphNode node : nodes) {
+    const size_t first = kernels.list.size();
+    read_node(node, depth, kernels);
+    const std::optional<format::Place> place = place_of(graph, node);
+    for (size_t i = first; i < kernels.list.size(); ++i)
+      if (!kernels.list[i].place) kernels.list[i].place = place;
+  }
 }
 
 GraphKernels GraphTable::read(CUgraph graph) const {
@@ -122,6 +128,35 @@ void GraphTable::put(CUgraphExec exec, GraphKernels kernels) {
   }
   const Lock lock(mutex_);
   execs_[exec].swap(made);
+}
+
+void GraphTable::captured(CUstream stream, const format::Place& place) {
+  if (api_.stream_get_capture_info == nullptr) return;  // a driver before CUDA 12.3
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;  // not asking for them is an error where there are some
+  size_t count = 0;
+  const OwnCalls own;
+  if (api_.stream_get_capture_info(stream, &status, nullptr, &graph, &nodes, &edges, &count) !=
+          CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1)
+    return;
+  const Lock lock(mutex_);
+  places_[graph].insert_or_assign(nodes[0], place);
+}
+
+void GraphTable::source_destroyed(CUgraph graph) {
+  const Lock lock(mutex_);
+  places_.erase(graph);
+}
+
+std::optional<format::Place> GraphTable::place_of(CUgraph graph, CUgraphNode node) const {
+  const SharedLock lock(mutex_);
+  const auto known = places_.find(graph);
+  if (known == places_.end()) return std::nullopt;
+  const auto place = known->second.find(node);
+  return place == known->second.end() ? std::nullopt : std::optional(place->second);
 }
 
 void GraphTable::instantiated(CUgraphExec exec, CUgraph graph) { put(exec, read(graph)); }
@@ -155,6 +190,7 @@ void GraphTable::set_kernel(CUgraphExec exec, CUgraphNode node, const Params& pa
   GraphKernel changed = read_kernel(node, params);
   change_kernel(exec, node, [&](GraphKernel& kernel) {
     changed.enabled = kernel.enabled;
+    changed.place = kernel.place;
     kernel = std::move(changed);
   });
 }
@@ -181,6 +217,7 @@ void GraphTable::child_set(CUgraphExec exec, CUgraphNode node, CUgraph graph) {
     now.node = kernel.node;
     now.child = kernel.child;
     now.enabled = kernel.enabled;
+    if (!now.place) now.place = kernel.place;
     kernel = std::move(now);
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 /// @file graph_table.h
-/// The kernels that each executable graph runs, with their parameters, kept up to date with every
-/// change of the graph.
+/// The kernels that each executable graph runs, with their parameters and the places where they were
+/// captured, kept up to date with every change of the graph.
 ///
 /// Place:    told by the gate's wrappers after the driver's call, read by the gate at a launch.
 /// Threads:  any, concurrently. Asks the driver: never call it from a CUPTI callback.
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "cupti/driver/api.h"
 #include "cupti/kernels/function_table.h"
 #include "format/base/mutex.h"
+#include "format/model/event_parts.h"
 
 namespace convtrace::cupti {
 
@@ -34,6 +36,8 @@ struct GraphKernel {
   uint32_t block[3] = {0, 0, 0};
   uint32_t shared_bytes = 0;
   bool enabled = true;
+  /// Where the program was when the node was captured; none: it was not seen to be captured.
+  std::optional<format::Place> place;
   std::vector<std::byte> params;  ///< in the layout of the device
 };
 
@@ -58,6 +62,12 @@ class GraphTable {
   /// @param api, @param functions outlive this.
   GraphTable(const DriverApi& api, FunctionTable& functions) : api_(api), functions_(functions) {}
 
+  /// The calling thread has captured a launch on `stream` at `place`. Call it right after the
+  /// driver's call: the node is what the stream's next one will depend on.
+  void captured(CUstream stream, const format::Place& place);
+  /// `graph` is about to be destroyed, and its nodes with it.
+  void source_destroyed(CUgraph graph);
+
   /// `exec` was instantiated from `graph`, or updated with its parameters.
   void instantiated(CUgraphExec exec, CUgraph graph);
   void updated(CUgraphExec exec, CUgraph graph);
@@ -81,6 +91,7 @@ class GraphTable {
   template <typename Params>
   void set_kernel(CUgraphExec exec, CUgraphNode node, const Params& params);
   void put(CUgraphExec exec, GraphKernels kernels);
+  [[nodiscard]] std::optional<format::Place> place_of(CUgraph graph, CUgraphNode node) const;
 
   /// Calls `change` with the kernel of that node, for it to modify.
   template <typename Change>
@@ -90,6 +101,9 @@ class GraphTable {
   FunctionTable& functions_;
   mutable SharedMutex mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_
+      CONVTRACE_GUARDED_BY(mutex_);
+  /// Of graphs that live: where their nodes were captured.
+  std::unordered_map<CUgraph, std::unordered_map<CUgraphNode, format::Place>> places_
       CONVTRACE_GUARDED_BY(mutex_);
 };
 

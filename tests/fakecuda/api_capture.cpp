@@ -42,7 +42,8 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const std::lock_guard lock(driver().mutex);
   if (is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = std::make_shared<CUgraph_st>();
+  stream->capture = std::make_shared<Capture>();
+  stream->captured = nullptr;
   stream->joined = false;
   stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   stream->mode = mode;
@@ -56,8 +57,8 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
   if (!is_capturing(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->joined) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   const bool valid = stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  const std::shared_ptr<CUgraph_st> capture = stream->capture;
-  if (valid) (*graph = new CUgraph_st)->nodes.swap(capture->nodes);
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (valid) *graph = capture->graph.release();
   any_stream([&](CUstream_st& other) {
     if (other.capture != capture) return false;
     other.status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -78,6 +79,20 @@ CUresult capture_status(CUstream stream, bool per_thread, CUstreamCaptureStatus*
   return CUDA_SUCCESS;
 }
 
+/// What the stream's next node will depend on: here the last one, as the graph has an order.
+CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, CUgraph* graph,
+                      const CUgraphNode** nodes, size_t* count) {
+  if (const CUresult asked = capture_status(stream, false, status);
+      asked != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return asked;
+  CUstream const resolved = resolve(stream, false);
+  const std::lock_guard lock(driver().mutex);
+  *graph = resolved->capture->graph.get();
+  *nodes = &resolved->captured;
+  *count = resolved->captured == nullptr ? 0 : 1;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 }  // namespace fakecuda
 
@@ -89,6 +104,14 @@ FAKECUDA_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureSta
 
 FAKECUDA_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
   return capture_status(stream, true, status);
+}
+
+FAKECUDA_EXPORT CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status,
+                                                cuuint64_t*, CUgraph* graph,
+                                                const CUgraphNode** nodes,
+                                                const CUgraphEdgeData** edges, size_t* count) {
+  *edges = nullptr;
+  return capture_info(stream, status, graph, nodes, count);
 }
 
 FAKECUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

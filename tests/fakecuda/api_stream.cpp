@@ -40,7 +40,8 @@ CUresult enqueue(CUstream stream, Work work, std::atomic<uint64_t>* number) {
     if (stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (is_capturing(*stream)) {
-      stream->capture->nodes.push_back({.work = std::move(work)});
+      stream->captured =
+          &stream->capture->graph->nodes.emplace_back(CUgraphNode_st{.work = std::move(work)});
       return CUDA_SUCCESS;
     }
     bool implicit = false;
@@ -111,6 +112,7 @@ CUresult wait_event(CUstream stream, CUevent event) {
     return CUDA_SUCCESS;
   }
   stream->capture = from->capture;
+  stream->captured = from->captured;
   stream->status = from->status;
   stream->mode = from->mode;
   stream->capturing_thread = from->capturing_thread;

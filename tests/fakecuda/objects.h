@@ -81,14 +81,20 @@ struct CUgraphExec_st : CUgraph_st {
   std::weak_ptr<const bool> source_life;  ///< of the graph whose nodes are named here
 };
 
+/// A capture in progress, shared by the streams that take part; who ends it gets the graph.
+struct Capture {
+  std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
+};
+
 struct CUstream_st {
   static inline std::atomic<uint64_t> last_id{0};
   uint64_t id = ++last_id;
   CUcontext context = nullptr;
-  bool blocking = true;                 ///< synchronises with the legacy stream
-  std::mutex running;                   ///< held while work is done, without the scheduler
-  std::shared_ptr<CUgraph_st> capture;  ///< under Driver::mutex; shared by streams that joined
-  bool joined = false;                  ///< to another stream's capture, by an event
+  bool blocking = true;              ///< synchronises with the legacy stream
+  std::mutex running;                ///< held while work is done, without the scheduler
+  std::shared_ptr<Capture> capture;  ///< under Driver::mutex
+  CUgraphNode captured = nullptr;    ///< the last node that it added to its capture
+  bool joined = false;               ///< to another stream's capture, by an event
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id capturing_thread;

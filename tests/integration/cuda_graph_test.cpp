@@ -18,6 +18,8 @@ TEST_CASE("cuda graph: every kernel of every replay is in the trace, however it 
                               {"_Z5raisePf", 1 + 5}, {"_Z6doublePf", 1 + 5}, {"cuGraphLaunch", 5}});
   const auto launches = run.records("launch");
   const auto allocs = run.records("alloc");
+  const std::map<std::string, std::string> modules = {
+      {"_Z5raisePf", "up"}, {"_Z6doublePf", "down"}, {"cuGraphLaunch", "whole"}};
   REQUIRE(launches.size() == 17);
   REQUIRE(allocs.size() == 2);
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -25,6 +27,7 @@ TEST_CASE("cuda graph: every kernel of every replay is in the trace, however it 
     CHECK(launch.at("why") == (i < 2 ? "recorded into a graph, not run"
                                : launch.at("kernel") == "cuGraphLaunch" ? "no rule asks for it"
                                                                         : "run by a graph launch"));
+    CHECK(launch.at("scope") == modules.at(launch.at("kernel")));
     if (launch.at("kernel") != "_Z6doublePf") continue;
     REQUIRE(launch.at("operands").size() == 1);
     CHECK(launch.at("operands")[0].at("address") == allocs[i < 11 ? 0 : 1].at("address"));
@@ -47,6 +50,7 @@ dtype = "f32")");
   const int expected[] = {2, 6, 14, 15, 16};
   for (size_t i = 0; i < values.size(); ++i) {
     CHECK(values[i].at("kernel") == "_Z5raisePf");
+    CHECK(values[i].at("scope") == "up");
     CHECK(values[i].at("slot") == "arg:0");
     CHECK(values[i].at("max") == expected[i]);
   }
