@@ -130,33 +130,106 @@ class Modules(unittest.TestCase):
         self.assertEqual([[name for name, _ in made_of.read[call]] for call in function.calls],
                          [["0", "1"], ["in_out_ptr0", "in_ptr0"], ["0"], ["in_ptr0", "ks0"]])
 
+    def test_a_weight_in_another_layout_is_the_argument(self):
+        function, = wrapper_source.read("""# AOT ID: ['0_forward']
+async_compile = AsyncCompile()
+cpp_fused_0 = async_compile.cpp_pybinding(['const float*', 'const float*', 'float*', 'float*'], '''
+extern "C"  void  kernel(const float* in_ptr0, const float* in_ptr1, float* out_ptr0, float* out_ptr1)
+{
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+    out_ptr0[static_cast<int64_t>(x1)] = tmp0;
+    auto tmp1 = in_ptr1[static_cast<int64_t>(x0)];
+    out_ptr1[static_cast<int64_t>(x0)] = tmp0 + tmp1;
+}
+''')
+def call(args):
+    primals_1, primals_2 = args
+    cpp_fused_0(primals_1, primals_2, buf0, buf1)
+    buf2 = extern_kernels.convolution(primals_2, buf0)
+    return (buf2, buf1, )
+""", [])
+        numbers = sources.Sources(function, graph_of()).numbers
+        self.assertEqual(numbers, {"primals_1": 0, "primals_2": 1, "buf0": 0})
+
     def test_of_equal_lines_the_nearest_node(self):
         inputs = [Node("l_%d_" % number, "", op="placeholder") for number in range(3)]
-        nodes = [Node("act_%d" % number, "h.%d" % number, [one]) for number, one in enumerate(inputs)]
+        nodes = [Node("act_%d" % number, "h.%d" % number, [one], target="act") for number, one in enumerate(inputs)]
         known = graph_of(*inputs, *nodes)
         for number, node in enumerate(nodes):
             near = [known.argument(number)]
-            self.assertEqual(known.find("cpp_fused_act", (), node.meta["stack_trace"], near, False).name, node.name)
+            self.assertEqual(known.find("cpp_fused_act", (), node.meta["stack_trace"], near, None, False).name, node.name)
+
+    def test_no_node_runs_before_what_it_takes(self):
+        x = Node("l_x_", "", op="placeholder")
+        adds = [Node("add", "h.0", [x])]
+        for number in range(1, 4):
+            adds.append(Node("add_%d" % number, "h.%d" % number, [adds[-1]], target="add"))
+        known = graph_of(x, *adds)
+        trace = x.meta["stack_trace"]
+        # Values of all blocks before it, or after it in the backward pass.
+        self.assertEqual(known.find("cpp_fused_add", (), trace, [1, 1, 2], 3, False).name, "add_2")
+        self.assertEqual(known.find("cpp_fused_add", (), trace, [1, 1, 3, 4], 2, True).name, "add_1")
 
     def test_lines_of_an_older_version_of_the_program(self):
         x = Node("l_x_", "", op="placeholder")
         known = graph_of(x, Node("gelu", "mlp", [x], line=9))
-        self.assertEqual(known.find("cpp_fused_gelu_0", (), 'File "model.py", line 7, in forward', [], False).name, "gelu")
-        self.assertIsNone(known.find("cpp_fused_gelu_0", (), 'File "other.py", line 9, in forward', [], False))
+        self.assertEqual(known.find("cpp_fused_gelu_0", (), 'File "model.py", line 7, in forward', [], None, False).name, "gelu")
+        self.assertIsNone(known.find("cpp_fused_gelu_0", (), 'File "other.py", line 9, in forward', [], None, False))
 
     def test_a_name_that_calls_share_is_no_node_of_another_line(self):
         x = Node("l_x_", "", op="placeholder")
         first, second = Node("linear", "a", [x]), Node("linear_1", "a", [x], line=4)
         known = graph_of(x, first, second)
-        self.assertEqual(known.find("", ("linear",), second.meta["stack_trace"], [], True).name, "linear_1")
+        self.assertEqual(known.find("", ("linear",), second.meta["stack_trace"], [], None, True).name, "linear_1")
 
-    def test_a_kernel_that_has_only_the_view_of_a_product(self):
+    def test_of_calls_that_share_a_name_the_one_whose_gradient_is_there(self):
+        x, weight = Node("l_x_", "", op="placeholder"), Node("l_w_", "", op="placeholder")
+        cells = [Node("cell", "cell", [x, weight])]
+        cells += [Node("cell_%d" % number, "cell", [cells[0], weight], target="cell") for number in (1, 2)]
+        known = graph_of(x, weight, *cells)
+        trace = x.meta["stack_trace"]
+        self.assertEqual([known.find("", ("cell",), trace, [2, bound], bound, True).name for bound in (4, 3, 2)],
+                         ["cell_2", "cell_1", "cell"])
+        self.assertEqual(known.find("", ("cell", "cell_1"), trace, [], None, False).name, "cell_1")
+
+    def test_operations_without_a_line(self):
         x = Node("l_x_", "", op="placeholder")
-        gelu = Node("gelu", "mlp", [x], line=4)
-        known = graph_of(x, gelu, Node("linear", "mlp.down", [gelu]))
-        trace = 'File "model.py", line 3, in forward'
-        self.assertEqual(known.find("cpp_fused_gelu_view_4", (), trace, [], False).name, "gelu")
-        self.assertEqual(known.find("cpp_fused_sum_view_0", (), trace, [], False).name, "linear")
+        linear = Node("linear", "0", [x])
+        dropout = Node("dropout", "1", [linear])
+        last = Node("linear_1", "2", [dropout], target="linear")
+        for node in linear, dropout, last:
+            del node.meta["stack_trace"]
+        known = graph_of(x, linear, dropout, last)
+        self.assertEqual(known.find("cpp_fused_native_dropout_0", (), "", [1], 2, False).name, "dropout")
+        self.assertEqual(known.find("cpp_fused_native_dropout_backward_0", (), "", [3], 2, True).name, "dropout")
+        self.assertIsNone(known.find("cpp_fused_sum_1", (), "", [3], 2, True))
+        self.assertIsNone(known.find("", (), "", [1], None, False))
+
+
+class HeldBack(unittest.TestCase):
+    """Calls of C++ kernels, which Inductor writes when it has already told the place of the operation behind them."""
+
+    def traces(self, *lines):
+        """@param lines  of a function; "# N" tells that what follows is of line N, "# 0" of none"""
+        text = "cpp_fused_a_0 = async_compile.cpp_pybinding([], '''extern \"C\" void kernel(float* out_ptr0) {}''')\n"
+        text = "async_compile = AsyncCompile()\n" + text + "def call(args):\n"
+        line_map = []
+        for line in lines:
+            if line.startswith("# "):
+                line_map.append((text.count("\n") + 1, "line " + line[2:] if line != "# 0" else None))
+            else:
+                text += "    %s\n" % line
+        text += "    return (buf0, )\nrunner = Runner(partitions=[])\n"
+        return [call.trace for function in wrapper_source.read(text, line_map) for call in function.calls]
+
+    def test_the_place_of_an_operation_behind_it_is_not_that_of_a_kernel(self):
+        mm = "extern_kernels.mm(buf0, buf1, out=buf2)"
+        self.assertEqual(self.traces("# 3", "cpp_fused_a_0(buf0)", "del buf3"), ["line 3"])
+        self.assertEqual(self.traces("# 3", "buf0 = empty_strided_cpu()", "# 4", "cpp_fused_a_0(buf0)", "del buf3", mm), ["line 3", "line 4"])
+        self.assertEqual(self.traces("# 3", "# 4", "cpp_fused_a_0(buf0)", "# 5", "cpp_fused_a_0(buf0)"), ["line 4", "line 5"])
+        self.assertEqual(self.traces("# 3", "# 0", "# 4", "cpp_fused_a_0(buf0)", mm), ["line 3", "line 4"])
+        # Of the second kernel no place is told.
+        self.assertEqual(self.traces("# 3", mm, "# 4", "cpp_fused_a_0(buf0)", mm), ["line 3", "", "line 4"])
 
 
 class Twins(unittest.TestCase):
@@ -201,6 +274,20 @@ class KernelSources(unittest.TestCase):
             out_ptr2[static_cast<int64_t>(x0)] = tmp0;"""
         self.assertEqual(kernel_source.made_of(source, ["in_ptr0", "in_ptr1"], ["out_ptr0", "in_out_ptr0", "out_ptr2"]),
                          {"out_ptr0": ["in_ptr0", "in_ptr1"], "in_out_ptr0": ["in_ptr0"], "out_ptr2": []})
+
+    def test_of_a_transposition(self):
+        source = """
+            alignas(std::max(std::size_t(16), alignof(float))) float tmp1[16*16];
+            auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(x2 + 9L*x1), static_cast<int64_t>(9L));
+            tmp0.store(tmp1 + static_cast<int64_t>(9L*x1_inner), static_cast<int64_t>(9L));
+            transpose_mxn<float,static_cast<int64_t>(3L),static_cast<int64_t>(9L),false>(tmp1, 9L, out_ptr0 + static_cast<int64_t>(x1 + 3L*x2), 3L);
+            alignas(std::max(std::size_t(16), alignof(float))) float tmp1[16*16];
+            tmp1.store(out_ptr2 + x0);
+            at::vec::transpose_mxn<float,16,16>(in_ptr1 + static_cast<int64_t>(x1), 16L, tmp2, 16);
+            auto tmp3 = at::vec::Vectorized<float>::loadu(tmp2 + static_cast<int64_t>(16L*x1_inner), 16);
+            tmp3.store(out_ptr1 + x0);"""
+        self.assertEqual(kernel_source.made_of(source, ["in_ptr0", "in_ptr1"], ["out_ptr0", "out_ptr1", "out_ptr2"]),
+                         {"out_ptr0": ["in_ptr0"], "out_ptr1": ["in_ptr1"], "out_ptr2": []})
 
     def test_of_triton(self):
         source = """

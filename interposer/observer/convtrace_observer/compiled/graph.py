@@ -9,8 +9,6 @@ import re
 _LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
 _LINE = re.compile(r", line \d+")
 _VISIT = re.compile(r"@(\d+)$")
-# Nodes that Inductor makes calls of operations of, not kernels of its own.
-_CALLED = frozenset(("addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"))
 # What autograd adds to the trace of a node that sums gradients.
 _ADDED = "Gradient addition node"
 
@@ -28,7 +26,7 @@ class Graph:
     def __init__(self, graph):
         """@param graph  a torch.fx.Graph"""
         self.nodes, self.visits = {}, {}  # by name; by id of a module
-        self._by_trace, self._arguments = {}, []
+        self._by_trace, self._by_position, self._arguments = {}, {}, []
         numbers, before = {}, None
         for position, fx in enumerate(graph.nodes):
             if fx.op == "placeholder":
@@ -36,7 +34,7 @@ class Graph:
                 numbers[fx] = len(self._arguments)
                 self._arguments.append(user.name if user is not None else "")
             elif fx.op != "output":
-                node = self.nodes[fx.name] = _node(fx, position)
+                node = self.nodes[fx.name] = self._by_position[position] = _node(fx, position)
                 node.arguments = {numbers[one] for one in fx.all_input_nodes if one in numbers}
                 for number, _, visit in node.modules:
                     self.visits[number] = max(self.visits.get(number, 1), visit + 1)
@@ -53,37 +51,49 @@ class Graph:
         name = self._arguments[number] if number < len(self._arguments) else ""
         return self.nodes[name].position if name in self.nodes else None
 
-    def find(self, kernel, names, trace, near, is_backward):
+    def find(self, kernel, names, trace, near, bound, is_backward):
         """@param kernel  name of a fused kernel, which contains those of its operations; "" of another call
         @param names  nodes that Inductor names as sources, in order
         @param trace  the place in the program of the last of the sources
-        @param near  positions of nodes that are known to be close: of the operands of the call
+        @param near  positions of the nodes behind the call's operands
+        @param bound  position of the first node, in the order of execution, that may take all the operands; or None
         @return the last Node that a call was made of, or None.
         """
         known = [self.nodes[name] for name in names if name in self.nodes]
         trace = _plain(trace)
         # What comes from Inductor's cache has the lines of when it was compiled.
         same = self._by_trace.get(trace) or self._by_trace.get(_LINE.sub("", trace), ()) if trace else ()
-        here = [node for node in known if node in same] or () if same else known
-        if here or not same:  # weights that two calls of a module share have the name of the first
-            return here[-1] if here else None
-        node = min(same, key=lambda node: sum(abs(node.position - position) for position in near))
-        return self._fused(kernel, node, is_backward) if node.does in _CALLED else node
+        named = next((node for node in reversed(known) if node in same or not same), None)
+        if named is not None and (kernel or bound is None or not same):
+            return named
+        if not same:
+            return None if trace else self._computed(kernel, near, is_backward)
+        if named is not None:  # weights that calls of a module share have the name of the first
+            same = [node for node in same if node.does == named.does and _ids(node) == _ids(named)]
+        else:
+            same = [node for node in same if (node.does in kernel if kernel else node.arguments)] or same
 
-    def _fused(self, kernel, node, is_backward):
-        """Of a matrix product a fused kernel has at most its views, and in the backward pass the sum of its bias.
-        @return the nearest node that the kernel computes."""
-        for names in (node.users, node.inputs) if is_backward else (node.inputs,):
-            for name in names:
-                if name in self.nodes and self.nodes[name].does in kernel:
-                    return self.nodes[name]
-        return node
+        def distance(node):
+            if bound is None:
+                return 0, sum(abs(node.position - position) for position in near)
+            ahead = bound - node.position if is_backward else node.position - bound
+            return ahead < 0, abs(ahead)
+
+        return min(same, key=distance)
+
+    def _computed(self, kernel, near, is_backward):
+        """Inductor tells no place of operations that PyTorch's own modules alone call. @return the last node with an operation
+        that the kernel has in its name, of those behind the operands and of the nodes next to these; or None."""
+        nodes = [self._by_position[position] for position in near]
+        nodes += [self.nodes[name] for node in nodes for name in (node.inputs if is_backward else node.users) if name in self.nodes]
+        nodes = [node for node in nodes if node.does in kernel]
+        return (min if is_backward else max)(nodes, key=lambda node: node.position) if nodes else None
 
 
 def _node(fx, position):
     node = Node()
     node.name, node.position, node.ends = fx.name, position, 0
-    node.does = fx.target if isinstance(fx.target, str) else getattr(fx.target, "__name__", "")
+    node.does = fx.target if isinstance(fx.target, str) else getattr(fx.target, "__name__", str(fx.target))
     node.inputs, node.users = [one.name for one in fx.all_input_nodes], [one.name for one in fx.users]
     node.trace = _plain(fx.meta.get("stack_trace") or "")
     node.modules = tuple(_module(key, value[0]) for key, value in (fx.meta.get("nn_module_stack") or {}).items())
@@ -96,6 +106,10 @@ def _module(key, path):
     visit = _VISIT.search(str(key)) or _VISIT.search(path)
     key = _VISIT.sub("", str(key))
     return (int(key) if key.isdigit() else 0, _LOCAL.sub("", _VISIT.sub("", path)), int(visit[1]) if visit else 0)
+
+
+def _ids(node):
+    return [number for number, _, _ in node.modules]
 
 
 def _left(modules, following):

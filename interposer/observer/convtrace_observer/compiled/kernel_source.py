@@ -9,8 +9,10 @@ _COMMENTS = re.compile(r"//[^\n]*|#[^\n]*")
 _STATEMENTS = re.compile(r"[;{}\n]+")
 _ALIAS = re.compile(r"auto (\w+) = (\w+)$")
 _STORE = re.compile(r"(.*)\.store\(\s*(\w+)(.*)|(?:tl\.store|tl\.atomic_add|atomic_add\w*)\(\s*&?(\w+)(.*)", re.S)
+_TRANSPOSITION = re.compile(r"(?:at::vec::)?transpose_mxn<.*\)$", re.S)  # of a block: (from, its rows, to, its rows)
 _ASSIGNMENT = re.compile(r"(.*?[\w\])])\s*[-+*/]?=(?!=)(.*)", re.S)
 _LAMBDA = re.compile(r"(\w+) = \[[&=]\](?:\(\))?$")
+_ARRAY = re.compile(r"(?:alignas\(.*\) )?[\w:]+ (\w+)\[[\w*]+\]$")  # declared
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -38,16 +40,40 @@ def made_of(text, inputs, outputs):
             open_lambdas.append(opened[1])
         elif statement.startswith("return ") and open_lambdas:
             sources[open_lambdas.pop()] |= of(statement)
-        elif store:
-            value, target = (store[1] + store[3], store[2]) if store[2] else (store[5], store[4])
+        elif store or _TRANSPOSITION.match(statement):
+            value, target = _stored(statement, store)
             target = same.get(target, target)
             if target in written:
                 written[target] |= of(value)
             else:
                 sources[target] = sources.get(target, set()) | of(value)
+        elif _ARRAY.match(statement):
+            sources[_ARRAY.match(statement)[1]] = set()
         else:
             _assign(statement, sources, written, same, of)
     return {name: [one for one in inputs if one in written[name]] for name in outputs}
+
+
+def _stored(statement, store):
+    """(what is stored, the name of where to)"""
+    if store:
+        return (store[1] + store[3], store[2]) if store[2] else (store[5], store[4])
+    value, _, target, _ = _arguments(statement)
+    return value, _WORD.search(target)[0]
+
+
+def _arguments(call):
+    """The arguments of a call, whose name may have brackets too."""
+    found, depth = [""], 0
+    for letter in reversed(call.rstrip()[:-1]):
+        depth += {")": 1, "(": -1}.get(letter, 0)
+        if depth < 0:
+            break
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] = letter + found[-1]
+    return found[::-1]
 
 
 def _assign(statement, sources, written, same, of):

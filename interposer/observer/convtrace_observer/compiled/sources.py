@@ -1,9 +1,9 @@
 """Finds the node of the region's graph that each call of the generated code was made of.
 
 Inductor names the nodes where it calls an operation or a Triton kernel. Of a C++ kernel it tells where in the program
-the last node is, and a line of a module that occurs twelve times in a model is twelve nodes. Of these the one is taken
-that is nearest to the nodes behind the call's operands: the parameters, what earlier calls wrote, and in the backward
-code what the forward code saved.
+the last node is, and a line of a module that occurs twelve times in a model is twelve nodes. Of these the first is taken
+that can run when the nodes behind the call's operands have: what earlier calls wrote. Without such operands it is the one
+nearest to them: the parameters, and in the backward code what the forward code saved.
 """
 import re
 
@@ -22,9 +22,11 @@ class Sources:
         self._graph, self._is_backward = graph, saved is not None
         self.of, self.read = {}, {}
         self.numbers = {}  # variable -> number of the graph's argument that it is
-        self._positions = self._known_arguments(function, saved)
         self._memory = {name: name for name in function.arguments}  # variable -> the first one in the same memory
-        self._written = set(function.arguments)  # of these first ones
+        # Of these first ones:
+        self._written = set(function.arguments)
+        self._positions = self._known_arguments(function, saved)
+        self._bounds = {}  # -> position of the first node, in the order of execution, that may take what a call wrote
         aliases = list(reversed(function.aliases))
         for index, call in enumerate(function.calls):
             while aliases and aliases[-1][0] <= index:
@@ -32,7 +34,7 @@ class Sources:
             self._find(call)
         while aliases:
             self._alias(*aliases.pop()[1:])
-        self.returned = [self._positions.get(name) for name in function.returned]
+        self.returned = [self._positions.get(self._memory.get(name)) for name in function.returned]
 
     def _known_arguments(self, function, saved):
         positions = {}
@@ -53,20 +55,33 @@ class Sources:
             self._written.add(self._memory.setdefault(target, target))
             source = target
         self._memory[target] = self._memory.setdefault(source, source)
-        for known in (self._positions, self.numbers):
-            known.pop(target, None)
-            if source in known:
-                known[target] = known[source]
+        self._renumber(target, source)
+
+    def _renumber(self, name, source):
+        """A variable is from now on the argument that `source` is, if it is one."""
+        number = self.numbers.get(source)
+        self.numbers.pop(name, None)
+        if number is not None:
+            self.numbers[name] = number
 
     def _find(self, call):
-        variables = {wrapper_source.variable(expression) for _, expression in call.inputs}
-        near = [self._positions[name] for name in variables if name in self._positions]
+        operands = {self._memory.get(wrapper_source.variable(expression)) for _, expression in call.inputs}
+        near = [self._positions[one] for one in operands if one in self._positions]
+        bounds = [self._bounds[one] for one in operands if one in self._bounds]
+        bound = (min if self._is_backward else max)(bounds, default=None)
         kernel = call.kernel if call.kind == wrapper_source.KERNEL else ""
-        node = self.of[call] = self._graph.find(kernel, call.nodes, call.trace, near, self._is_backward)
+        node = self.of[call] = self._graph.find(kernel, call.nodes, call.trace, near, bound, self._is_backward)
         self.read[call] = [one for one in call.inputs if self._memory.get(wrapper_source.variable(one[1])) in self._written]
-        for _, expression in call.outputs:
+        variables = {operand: wrapper_source.variable(expression) for operand, expression in call.inputs}
+        for operand, expression in call.outputs:
             name = wrapper_source.variable(expression)
-            self._written.add(self._memory.setdefault(name, name))
-            self.numbers.pop(name, None)
+            whole = self._memory.setdefault(name, name)
+            self._written.add(whole)
+            made = call.made.get(operand, ())
+            # A weight in another layout or type is still that argument: its node takes it as it is.
+            self._renumber(name, variables.get(made[0]) if len(made) == 1 else None)
             if node is not None:
-                self._positions[name] = node.position
+                # A product with a weight is all of its node: the next one takes it.
+                done = call.kind == wrapper_source.EXTERN and bool(node.arguments)
+                self._positions[whole] = node.position
+                self._bounds[whole] = node.position + (-done if self._is_backward else done)

@@ -89,7 +89,7 @@ class _Reader:
             self._views(function, statement)
             call = self._call(statement)
             if call is not None:
-                self._place(call)
+                self._place(call, function)
                 function.calls.append(call)
             elif isinstance(statement, ast.Assign):
                 self._assignment(function, statement)
@@ -147,10 +147,14 @@ class _Reader:
         outputs = [(str(index), _loaded(one)) for index, one in enumerate(written)]
         return Call(EXTERN, ".".join(parts), op, inputs, outputs, statement) if outputs else None
 
-    def _place(self, call):
+    def _place(self, call, function):
         first = call.statement.lineno
         at = bisect.bisect_right(self._starts, first)
-        call.trace = self._traces[at - 1] if at else ""
+        told = self._traces[at - 1:at]
+        if call.kind == KERNEL and self._kernels[call.kernel].is_cpp:
+            before = bisect.bisect_right(self._starts, function.calls[-1].statement.lineno) if function.calls else 0
+            told = self._traces[before:max(at - self._is_followed(call, function, at), 0)]
+        call.trace = next(filter(None, reversed(told)), "")
         # The stream of a Triton kernel is fetched between the comment and the call.
         for line in self._lines[max(first - 3, 0):first - 1]:
             found = _COMMENT.search(line)
@@ -158,11 +162,19 @@ class _Reader:
                 call.nodes = tuple(name for name in found[1].split(", ") if name)
 
 
-class _Kernel:
-    __slots__ = ("parameters", "written", "made")
+    def _is_followed(self, call, function, at):
+        """Inductor holds back C++ kernels until it meets an operation, and writes their calls when it has told the operation's
+        place. @return whether that is so here: more than names that are given up lies between the call and the next place."""
+        end = min([function.node.end_lineno + 1, *self._starts[at:at + 1]])
+        between = self._lines[call.statement.end_lineno:end - 1]
+        return any(not line.strip().startswith(("del ", "return ")) for line in between if line.strip())
 
-    def __init__(self, parameters, written, text):
-        self.parameters, self.written = parameters, written
+
+class _Kernel:
+    __slots__ = ("parameters", "written", "made", "is_cpp")
+
+    def __init__(self, parameters, written, text, is_cpp):
+        self.parameters, self.written, self.is_cpp = parameters, written, is_cpp
         inputs = [name for name in parameters if "ptr" in name and not _is_output_only(name)]
         self.made = kernel_source.made_of(text, inputs, [name for name in parameters if name in written])
 
@@ -189,7 +201,7 @@ def _cpp_kernel(text):
     parameters = [" ".join(one.split()) for one in found[1].split(",")] if found else []
     names = [one.split(" ")[-1] for one in parameters]
     written = {name for name, one in zip(names, parameters) if "*" in one and "const " not in one}
-    return _Kernel(names, written, text[found.end():] if found else "")
+    return _Kernel(names, written, text[found.end():] if found else "", True)
 
 
 def _triton_kernel(name, text):
@@ -197,7 +209,7 @@ def _triton_kernel(name, text):
     names = [one.split(":")[0].strip() for one in found[1].split(",")] if found else []
     mutated = _MUTATED.search(text)
     written = set(re.findall(r"'(\w+)'", mutated[1])) if mutated else set()
-    return _Kernel(names, written | {one for one in names if _is_output_only(one)}, text[found.end():] if found else "")
+    return _Kernel(names, written | {one for one in names if _is_output_only(one)}, text[found.end():] if found else "", False)
 
 
 def _allocates(call):
