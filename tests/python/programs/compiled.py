@@ -191,9 +191,10 @@ MODELS = {
 
 
 def scale(source):
-    """The last vector that is stored is 1 % larger."""
+    """What is stored last, in the operand that it is stored in, is 1 % larger."""
     value, operand = re.findall(r"(\w+)\.store\((\w+) \+", source)[-1]
-    return operand, source.replace("%s.store(" % value, "(%s * at::vec::Vectorized<float>(1.01f)).store(" % value)
+    return operand, source.replace("%s.store(%s " % (value, operand),
+                                   "(%s * at::vec::Vectorized<float>(1.01f)).store(%s " % (value, operand))
 
 
 def drop(source):
