@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What tracing costs a training step on the CPU, a module call and a value: rows observer.*, JSON on stdout.
+"""What tracing costs a training step on the CPU, a module call and a value: rows observer.*, and a compiled step: rows compiled.*; JSON
+on stdout.
 
-usage: bench_observer.py [--quick]
+usage: bench_observer.py [--quick] [--compiled]    (--compiled: these rows alone)
 
 Copies of a program run side by side, one plain and one for each way of tracing. Only one works at a time; bursts of
 steps alternate between them, so a drift of the machine hits all alike. Times are CPU times of the thread that trains.
@@ -33,7 +34,9 @@ NOTHING = {"CONVTRACE_STEPS": "4000000000", "CONVTRACE_LOG": "error"}
 WAYS = {
     "launches": {"CONVTRACE_MODE": "launches", "CONVTRACE_LOG": "error"}, "stats": {"CONVTRACE_MODE": "stats"},
     "nothing": NOTHING, "hash": {"CONVTRACE_MODE": "hash"},
-    "snapshot": {"CONVTRACE_MODE": "snapshot", "CONVTRACE_ALL": "1", "CONVTRACE_LOG": "error"}}
+    "snapshot": {"CONVTRACE_MODE": "snapshot", "CONVTRACE_ALL": "1", "CONVTRACE_LOG": "error"},
+    **{"compiled_" + which: {"CONVTRACE_COMPILED": which} for which in ("off", "calls", "all")}}
+COMPILED = {"compiled_off": 1.02, "compiled_calls": 1.05, "compiled_all": 1.35}
 MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
 GOALS = {"step": {"launches": 1.015, "stats": 1.15, "every50": 1.02}, "tiny_step": {"stats": 1.35, "every50": 1.04}}
 MODULE_CALL_GOAL_US, VALUE_GOAL_US, COLLECTIVE_GOAL_US = 0.5, 2.5, 3
@@ -107,6 +110,39 @@ def small_steps():
     return burst
 
 
+def compiled_steps(width=128, blocks=4, tokens=128):
+    """Steps of a GPT that Inductor compiled, of four sequences, on one thread."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    torch.set_num_threads(1)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            q, k, v = (one.unflatten(-1, (4, -1)).transpose(1, 2) for one in self.qkv(self.before(x)).chunk(3, -1))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).flatten(2))
+            return x + self.down(F.gelu(self.up(self.norm(x))))
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(256, width), *[Block() for _ in range(blocks)], nn.Linear(width, 256))
+    run, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randint(256, (4, tokens))
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(run(x).flatten(0, 1), x.flatten()).backward()
+        optimizer.step()
+
+    return lambda: [step() for _ in range(STEPS_PER_SAMPLE)]
+
+
 def calls_with_values(count):
     """Calls of a module that returns new tensors of 512 bytes."""
     import torch
@@ -144,6 +180,7 @@ def collectives():
 
 
 WORKS = {"collectives": collectives, "steps": training_steps, "calls": module_calls, "tiny": tiny_steps, "tiny_steps": small_steps,
+         "compiled_steps": compiled_steps,
          "value": lambda: calls_with_values(1), "values": lambda: calls_with_values(1 + VALUES)}
 
 
@@ -224,6 +261,16 @@ def step_rows(name, against, pairs, folder, ways):
             for way, goal in GOALS[name].items()], ratios
 
 
+def compiled_rows(pairs, folder):
+    seconds, _ = measure("compiled_steps", COMPILED, pairs, folder)
+    rows = []
+    for way, goal in COMPILED.items():
+        ratios = [a / b for a, b in zip(seconds[way], seconds["plain"])]
+        rows.append(row("compiled.step_" + way.removeprefix("compiled_"), statistics.median(ratios), "ratio", goal,
+                        "the same compiled step without the preload", spread_of(ratios) / statistics.median(ratios)))
+    return rows
+
+
 def value_row(pairs, folder):
     """What one value more costs."""
     added = []
@@ -271,11 +318,14 @@ def told_cost_row(pairs, folder):
 def main():
     pairs = 15 if "--quick" in sys.argv else 45
     with tempfile.TemporaryDirectory() as folder:
+        compiled = compiled_rows(pairs, folder)
+        if "--compiled" in sys.argv:
+            return print(json.dumps(compiled))
         tiny, _ = step_rows("tiny_step", "a step with 78 values of at most 512 bytes without the preload", pairs, folder,
                             {way: WAYS[way] for way in ("stats", "nothing")})
         steps, ratios = step_rows("step", "the demo's step on the CPU without the preload", pairs, folder, WAYS)
         print(json.dumps([call_row(pairs, folder), value_row(pairs, folder), collective_row(pairs, folder), told_cost_row(pairs, folder),
-                          *tiny, *steps, order_row(ratios)]))
+                          *tiny, *steps, order_row(ratios), *compiled]))
 
 
 if __name__ == "__main__":

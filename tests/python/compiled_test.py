@@ -82,6 +82,18 @@ class Models(RegionTest):
         self.check_model("gpt", *2 * [["h.0.qkv", "h.0.mlp.up", "h.1.mlp.down"]])
 
 
+    def test_what_python_reads_is_what_the_engine_reads(self):
+        def records(**settings):
+            _, trace = self.run_model("breaks", CONVTRACE_COMPILED="all", **settings)
+            found = [r for r in self.records(trace) if r["record"] == "stats"]
+            self.assertTrue(any(r["op"] for r in found))
+            keys = "step", "phase", "scope", "call", "op", "slot", "capture", "dtype", "shape", "hash"
+            return [[r[key] for key in keys] for r in found]
+
+        # The observer reads tensors in Python where stacks are wanted.
+        self.assertEqual(records(), records(CONVTRACE_STACKS="all"))
+
+
 class MoreModels(RegionTest):
     def test_views_and_a_layer_that_is_called_twice(self):
         self.check_model("views", ["a", "b"], ["b"])

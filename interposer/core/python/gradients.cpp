@@ -1,4 +1,4 @@
-// What happens to each gradient and parameter.
+// What happens to each gradient and parameter, and to the operands of calls in compiled regions.
 
 #include "interposer/core/python/work.h"
 
@@ -186,6 +186,42 @@ Ref HotPath::parameters(const Arguments& given) {
     }
   }
   return work.submit() ? none() : Ref();
+}
+
+Ref HotPath::operands(const Arguments& given) {
+  uint32_t at[5] = {};
+  for (const int index : {1, 2, 3, 4, 7}) {
+    const uint64_t value = word(given.values[index]);
+    if (failed(value)) return {};
+    at[index == 7 ? 0 : index] = static_cast<uint32_t>(value);
+  }
+  PyObject *const slots = given.values[5], *const all = given.values[6];
+  const Py_ssize_t count = std::min(api.PyTuple_Size(slots), api.PyTuple_Size(all));
+  if (count < 0) return {};
+  std::vector<Input> found;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const uint64_t slot = word(api.PyTuple_GetItem(slots, i));
+    std::vector<Ref> tensors;
+    const Found gathered = gather(api.PyTuple_GetItem(all, i), tensors, 0);
+    if (failed(slot) || gathered == Found::kFailed) return {};
+    if (gathered == Found::kUnusual) return number(0);
+    for (Ref& tensor : tensors) found.push_back({std::move(tensor), static_cast<uint32_t>(slot)});
+  }
+  if (found.empty()) return number(1);
+  Work work(*this, given.values[0], false);
+  const Unobserved unobserved(*this);
+  if (!work || !unobserved) return {};
+  bool packed = false;
+  for (const Input& one : found) {
+    const Position position{.phase = at[1],
+                            .capture = at[2],
+                            .scope = at[3],
+                            .call = at[4],
+                            .slot = one.slot,
+                            .op = at[0]};
+    if (!work.record(one.tensor.get(), position, packed)) return {};
+  }
+  return work.submit() ? number(1) : Ref();
 }
 
 }  // namespace convtrace::python

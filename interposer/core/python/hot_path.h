@@ -50,6 +50,9 @@ class HotPath {
   /// (tensor): what TensorReader of values.py says of one, as a plain tuple of the fields of Memory; None
   /// where that has to say it
   Ref memory(const Arguments& given);
+  /// (thread, phase, capture, scope, call, slots, operands, op): the loop of compiled.Calls._record.
+  /// @return whether it was done; what holds unusual types is left to Python.
+  Ref operands(const Arguments& given);
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
 

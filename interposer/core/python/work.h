@@ -30,7 +30,7 @@ inline convtrace_message header(convtrace_message_kind kind, size_t bytes) {
 }
 
 struct Position {
-  uint32_t phase, capture, scope, call, slot;
+  uint32_t phase, capture, scope, call, slot, op = 0;
 };
 
 /// Packs the messages of one call into a buffer of its own: any function of Python may run code of
@@ -39,13 +39,14 @@ struct Position {
 /// those of this call are appended to it before Python code packs more.
 class HotPath::Work {
  public:
-  Work(HotPath& path, PyObject* thread)
+  /// @param times  false where Python times the whole call.
+  Work(HotPath& path, PyObject* thread, bool times = true)
       : path_(path), thread_(thread), batch_(Ref::to(path.of_thread_.batch.of(thread))) {
     if (!path.free_.empty()) {
       bytes_ = std::move(path.free_.back());
       path.free_.pop_back();
     }
-    if (path.until_timed_-- == 0) {
+    if (times && path.until_timed_-- == 0) {
       path.until_timed_ = kEvery - 1;
       begin_ = thread_time();
     }
@@ -85,6 +86,7 @@ class HotPath::Work {
     fixed.scope = at.scope;
     fixed.call = at.call;
     fixed.slot = at.slot;
+    fixed.op = at.op;
     append(&fixed, sizeof fixed);
     append(message_.dims, message_.bytes() - sizeof fixed);
     const uint64_t elements = std::accumulate(message_.dims, message_.dims + fixed.rank,
@@ -114,7 +116,7 @@ class HotPath::Work {
     const Ref result = leave([&](PyObject* batch) {
       return call(path_.pack_.get(),
                   {batch, number(at.phase).get(), number(at.capture).get(), number(at.scope).get(),
-                   number(at.call).get(), number(at.slot).get(), tensor});
+                   number(at.call).get(), number(at.slot).get(), tensor, number(at.op).get()});
     });
     packed = is_true(result.get());
     return static_cast<bool>(result);

@@ -70,7 +70,7 @@ class Observer(State):
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
-                "memory": self.read.memory,
+                "memory": self.read.memory, "operands": lambda *given: False,
                 "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):

@@ -76,9 +76,9 @@ class Calls:
             site.ends, site.shape = node.ends, node.shape
         if not with_inputs:
             inputs = inputs[:1] if is_backward and site.ends else []
-        site.inputs = [observer.modules.slot("input", name) for name, _ in inputs if with_inputs]
-        site.outputs = [observer.modules.slot("output", name) for name, _ in outputs
-                        if with_inputs or is_backward or not site.ends]
+        site.inputs = tuple(observer.modules.slot("input", name) for name, _ in inputs if with_inputs)
+        site.outputs = tuple(observer.modules.slot("output", name) for name, _ in outputs
+                             if with_inputs or is_backward or not site.ends)
         self._tell(call, site, node.trace if node is not None and node.trace else call.trace)
         self._sites.append(site)
         return len(self._sites) - 1, inputs, outputs
@@ -132,11 +132,14 @@ class Calls:
             phase = engine.BACKWARD if site.is_backward else thread.slot[1]
             slots, capture = (site.outputs, observer.full) if is_output else (site.inputs, engine.HASH)
             place, call = self._call(site, run, phase, -1)
+            ends = site.ends and is_output != site.is_backward
+            if not ends and observer.hot.operands(thread, phase, capture, place.id, call, slots, operands, site.op):
+                return
             with observer.read.unobserved():
                 for slot, operand in zip(slots, operands):
                     for tensor in observer.read.tensors(operand):
                         observer.pack(thread.batch, phase, capture, place.id, call, slot, tensor, site.op)
-                if site.ends and is_output != site.is_backward:
+                if ends:
                     self._returned(thread, phase, site, run, operands[0])
             observer.submit(thread)
         except Exception as error:
