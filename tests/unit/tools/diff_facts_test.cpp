@@ -339,3 +339,24 @@ TEST_CASE("facts: modules are joined where numbers alone tell them apart", "[dif
   CHECK(groups({"h.0", "h.0"}) == Lines{"h.0 1"});  // of two ranks
   CHECK(groups({""}) == Lines{" 1"});
 }
+
+TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][preflight]") {
+  Run cand = test::training();
+  cand.meta.facts = {{"library.ops.so", "00ff /home/me/ops.so"},
+                     {"setting.output", "elsewhere"},
+                     {"switch.CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
+                     {"version.torch", "2.14.0"}};
+  cand.meta.command_line.emplace_back("--fast");
+  const DiffResult result = compared(test::training(), cand);
+  REQUIRE(result.preflight.size() == 3);
+  CHECK(result.preflight[0] == diff::PreflightEntry{"version.torch", "2.13.0", "2.14.0"});
+  CHECK(result.preflight[1] ==
+        diff::PreflightEntry{"switch.CUBLAS_WORKSPACE_CONFIG", std::nullopt, ":4096:8"});
+  CHECK(result.preflight[2].name == "command line");
+  Run base = test::training();
+  base.meta.facts.insert(base.meta.facts.end(), {{"package.a", "1"}, {"package.b", "1"}});
+  cand.meta.facts = {{"version.torch", "2.13.0"}, {"package.b", "2"}, {"package.c", "1"}};
+  const auto packages = compared(base, cand).preflight;
+  REQUIRE(packages.size() == 4);
+  CHECK(packages[0].name == "package.b");  // before those of one run alone
+}

@@ -24,6 +24,13 @@ inline Numbers numbers(uint32_t seed, size_t count = 64) {
   return values;
 }
 
+/// @return the `number`-th of `parts` equal parts.
+inline Numbers part(const Numbers& all, size_t number, size_t parts) {
+  const size_t size = all.size() / parts;
+  const auto from = all.begin() + static_cast<ptrdiff_t>(number * size);
+  return {from, from + static_cast<ptrdiff_t>(size)};
+}
+
 /// @param shape  empty: one dimension.
 inline StatsSpec value(const char* scope, const char* slot, const Numbers& values,
                        format::Phase phase = format::Phase::kForward,
