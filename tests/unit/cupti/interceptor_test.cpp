@@ -385,7 +385,7 @@ TEST_CASE("interceptor: threads launch, allocate and free at once and nothing is
   CHECK(scene.sink.all<format::Free>().size() == kThreads * kRounds);
 }
 
-// Last: a lost context is lost for the process.
+// In a process of its own: a lost context is lost for the process.
 TEST_CASE("interceptor: a lost context is reported once and ends our GPU work") {
   Scene scene({rule_for("fill*")});
   REQUIRE(cuMemFree(scene.memory) == CUDA_SUCCESS);
