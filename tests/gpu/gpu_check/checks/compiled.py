@@ -97,11 +97,15 @@ def inductor_tuning(bench):
 
 @check("compiled graph trees", part=PART)
 def graph_trees(bench):
-    """Replays of CUDA graphs that Inductor made: the same bits, and values by the names of the kernels' arguments."""
+    """Replays of CUDA graphs that Inductor made: the same bits, kernels under the places where they were captured, and values by
+    the names of the kernels' arguments."""
     trace, _ = traced(bench, "graph_trees", compiled="all")
-    replayed = [one for one in trace.records("launch") if one["why"] == "run by a graph launch" and "triton_" in one["kernel"]]
+    launches = [one for one in trace.records("launch") if "triton_" in one["kernel"]]
+    replayed = [one for one in launches if one["why"] == "run by a graph launch"]
     expect(replayed, "no kernel of Inductor ran in a graph")
+    captured = {(one["kernel"], one["phase"], one["scope"]) for one in launches if one["why"] == "recorded into a graph, not run"}
+    elsewhere = {(one["kernel"], one["phase"], one["scope"]) for one in replayed} - captured
+    expect(not elsewhere, "replayed under places where they were not captured: %s" % sorted(elsewhere))
     typed = {slot for slot, _ in values_of_kernels(trace, "triton_")}
     expect(any(slot.startswith("arg:out_ptr") for slot in typed), "values are %s" % sorted(typed))
-    return {"kernels_in_graphs": len(replayed), "with_a_module": sum(bool(one["scope"]) for one in replayed),
-            "typed_operands": len(typed)}
+    return {"kernels_in_graphs": len(replayed), "places": len(captured), "typed_operands": len(typed)}
