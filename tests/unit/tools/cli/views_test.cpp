@@ -215,7 +215,7 @@ TEST_CASE("show --norms: before clipping and behind it", "[cli][show]") {
 }
 
 TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const TempDir dir;
   const auto value = [](const char* slot, std::vector<float> values) {
@@ -226,7 +226,10 @@ TEST_CASE("show --norms: what is not finite is not left out", "[cli][show]") {
       .stats(value("loss", {-kInf}))
       .stats(value("grad:a", {3, kInf}))
       .stats(value("grad:b", {4}));
-  trace.step(1).stats(value("loss", {kNan})).stats(value("grad:a", {3, kNan, kInf})).close();
+  trace.step(1)
+      .stats(value("loss", {kNoNumber}))
+      .stats(value("grad:a", {3, kNoNumber, kInf}))
+      .close();
   CHECK(
       convtrace({"show", "--norms", dir / "t.ctrace"}).out ==
       "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | LOSS "
