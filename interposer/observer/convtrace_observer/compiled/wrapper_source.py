@@ -161,7 +161,6 @@ class _Reader:
             if found:
                 call.nodes = tuple(name for name in found[1].split(", ") if name)
 
-
     def _is_followed(self, call, function, at):
         """Inductor holds back C++ kernels until it meets an operation, and writes their calls when it has told the operation's
         place. @return whether that is so here: more than names that are given up lies between the call and the next place."""
