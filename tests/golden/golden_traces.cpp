@@ -286,10 +286,12 @@ void write_hashes(const std::string& path) {
   TraceBuilder trace(path);
   trace.meta(meta).step(0);
   const auto value = [&](uint64_t bytes, uint64_t hash) {
+    Stats stats;
+    stats.count = bytes, stats.hash = hash;
     trace.stats({.slot = "output:" + std::to_string(bytes),
                  .dtype = DType::kU8,
                  .capture = Capture::kHash,
-                 .stats = {.count = bytes, .hash = hash},
+                 .stats = stats,
                  .bytes = bytes});
   };
   value(1, 0x100);

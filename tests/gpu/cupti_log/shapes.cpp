@@ -31,7 +31,7 @@ constexpr size_t item_bytes(Item* Params::*) {
 #define FIELD(function, field) offsetof(function##_params, field)
 #define ONE(function, field) \
   Pointee { FIELD(function, field), item_bytes(&function##_params::field) }
-#define GIVEN(function, field) \
+#define POINTED(function, field) \
   Pointee { FIELD(function, field), item_bytes(&function##_params::field), 0, 0, true }
 #define TEXT(function, field) \
   Pointee { FIELD(function, field), 0, 0, 0, true }
@@ -57,9 +57,9 @@ void add_memory(Shapes& all) {
   all[key(&decode_cuIpcOpenMemHandle_v2)].pointees = {ONE(cuIpcOpenMemHandle_v2, pdptr)};
   all[key(&decode_cuExternalMemoryGetMappedBuffer)].pointees = {
       ONE(cuExternalMemoryGetMappedBuffer, devPtr),
-      GIVEN(cuExternalMemoryGetMappedBuffer, bufferDesc)};
+      POINTED(cuExternalMemoryGetMappedBuffer, bufferDesc)};
   all[key(&decode_cuMemPoolImportPointer)].pointees = {ONE(cuMemPoolImportPointer, ptr_out)};
-  all[key(&decode_cuMemCreate)].pointees = {ONE(cuMemCreate, handle), GIVEN(cuMemCreate, prop)};
+  all[key(&decode_cuMemCreate)].pointees = {ONE(cuMemCreate, handle), POINTED(cuMemCreate, prop)};
   all[key(&decode_cuMemImportFromShareableHandle)].pointees = {
       ONE(cuMemImportFromShareableHandle, handle)};
   all[key(&decode_cuMulticastCreate)].pointees = {ONE(cuMulticastCreate, mcHandle)};
@@ -68,13 +68,13 @@ void add_memory(Shapes& all) {
 }
 
 void add_copies(Shapes& all) {
-  all[key(&decode_cuMemcpy2D_v2)].pointees = {GIVEN(cuMemcpy2D_v2, pCopy)};
-  all[key(&decode_cuMemcpy2DUnaligned_v2)].pointees = {GIVEN(cuMemcpy2DUnaligned_v2, pCopy)};
-  all[key(&decode_cuMemcpy2DAsync_v2)].pointees = {GIVEN(cuMemcpy2DAsync_v2, pCopy)};
-  all[key(&decode_cuMemcpy3D_v2)].pointees = {GIVEN(cuMemcpy3D_v2, pCopy)};
-  all[key(&decode_cuMemcpy3DAsync_v2)].pointees = {GIVEN(cuMemcpy3DAsync_v2, pCopy)};
-  all[key(&decode_cuMemcpy3DPeer)].pointees = {GIVEN(cuMemcpy3DPeer, pCopy)};
-  all[key(&decode_cuMemcpy3DPeerAsync)].pointees = {GIVEN(cuMemcpy3DPeerAsync, pCopy)};
+  all[key(&decode_cuMemcpy2D_v2)].pointees = {POINTED(cuMemcpy2D_v2, pCopy)};
+  all[key(&decode_cuMemcpy2DUnaligned_v2)].pointees = {POINTED(cuMemcpy2DUnaligned_v2, pCopy)};
+  all[key(&decode_cuMemcpy2DAsync_v2)].pointees = {POINTED(cuMemcpy2DAsync_v2, pCopy)};
+  all[key(&decode_cuMemcpy3D_v2)].pointees = {POINTED(cuMemcpy3D_v2, pCopy)};
+  all[key(&decode_cuMemcpy3DAsync_v2)].pointees = {POINTED(cuMemcpy3DAsync_v2, pCopy)};
+  all[key(&decode_cuMemcpy3DPeer)].pointees = {POINTED(cuMemcpy3DPeer, pCopy)};
+  all[key(&decode_cuMemcpy3DPeerAsync)].pointees = {POINTED(cuMemcpy3DPeerAsync, pCopy)};
 #define COPY_BATCH(function)                \
   all[key(&decode_##function)].pointees = { \
       MANY(function, dsts, count), MANY(function, srcs, count), MANY(function, sizes, count)}
@@ -121,7 +121,7 @@ void add_handles(Shapes& all) {
 
 void add_launches(Shapes& all) {
   SIZED(cuLaunchKernel);
-  SIZED(cuLaunchKernelEx, GIVEN(cuLaunchKernelEx, config));
+  SIZED(cuLaunchKernelEx, POINTED(cuLaunchKernelEx, config));
   SIZED(cuLaunchCooperativeKernel);
   SIZED(cuGraphLaunch);
   SIZED(cuLaunch);

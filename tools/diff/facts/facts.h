@@ -52,8 +52,8 @@ inline constexpr size_t kMaxFactDifferences = 1000;
 /// The place of a module's code; unknown texts are empty.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
-  std::string qualified_class;
-  std::string forward, call;
+  std::string qualified_class{};
+  std::string forward{}, call{};
   bool changed = false;       ///< the class has other code in the other run
   GeneratedCall generated{};  ///< for a value inside a compiled region
 };

@@ -29,7 +29,7 @@ struct AliasDifference {
   uint32_t rank = 0;
   uint32_t step = 0;  ///< the first such step
   format::Phase phase = format::Phase::kForward;
-  std::string scope, op, kernel;  ///< op or kernel is empty
+  std::string scope{}, op{}, kernel{};  ///< op or kernel is empty
   std::string slot, other;
   bool in_cand = false;
 };

@@ -87,11 +87,11 @@ TEST_CASE(
     "stats: lengths around chunks, tiles, ranges and larger tiles have the same bits in the "
     "kernel's replay, and are near the reference",
     "[stats][everywhere]") {
-  constexpr uint64_t kChunkBytes = kChunkGroups * kRowBytes;
+  constexpr uint64_t kChunk = kChunkGroups * kRowBytes;
   uint64_t seed = 0;
-  for (const uint64_t limit : {kChunkBytes, 2 * kChunkBytes, 3 * kChunkBytes, kMinTileBytes,
-                               kMinTileBytes + kChunkBytes, 2 * kMinTileBytes, kMinRangeBytes,
-                               kThreads / 2 * kMinTileBytes, kThreads * kMinTileBytes}) {
+  for (const uint64_t limit :
+       {kChunk, 2 * kChunk, 3 * kChunk, kMinTileBytes, kMinTileBytes + kChunk, 2 * kMinTileBytes,
+        kMinRangeBytes, kThreads / 2 * kMinTileBytes, kThreads * kMinTileBytes}) {
     for (const DType dtype : kAllDTypes) {
       const int64_t size = format::element_bytes(dtype);
       std::vector<Tensor> tensors;
