@@ -283,6 +283,10 @@ class Values(ObservedTest):
 
         model.forward = forward
         model(torch.randn(8, 4), False)
+        first = [(t.scope, t.slot, t.capture) for t in self.fake.tensors() if t.slot.startswith("buffer_initial:")]
+        self.assertEqual(first, [(scope, "buffer_initial:" + name, "hash") for scope, name in
+                                 [("norm", "running_mean"), ("norm", "running_var"), ("norm", "num_batches_tracked"),
+                                  ("counts", "table"), ("counts", "seen"), ("sum", "table"), ("sum", "seen")]])
         self.assertEqual([(t.scope, t.slot) for t in self.fake.tensors() if t.slot.startswith("buffer:")],
                          [("norm", "buffer:running_mean"), ("norm", "buffer:running_var"),
                           ("norm", "buffer:num_batches_tracked")])

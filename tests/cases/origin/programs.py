@@ -228,6 +228,28 @@ def buffer_of_one_rank(rank, size, faulty):
         model.module.center.mean.lerp_(local if faulty and rank == 1 and step >= 4 else mean / size, 0.1)
 
 
+class Features(nn.Module):
+    """Random features, as the module right inside DDP holds them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("directions", torch.empty(8, 16))
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head((x @ self.directions).cos())
+
+
+def features_of_each_rank(rank, size, faulty):
+    """The features are drawn when DDP has made the buffers of all ranks equal, by ranks with seeds of their own."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Features(), broadcast_buffers=False)
+    torch.manual_seed(rank if faulty else 7)
+    model.module.directions.normal_()
+    torch.manual_seed(100 + rank)
+    train(model, rank, lambda _: model(torch.randn(8, 8)).square().mean().backward())
+
+
 def never_synchronised(rank, size, faulty):
     """no_sync around all forward passes, not only those before the last."""
     torch.manual_seed(0)
@@ -313,6 +335,8 @@ CASES = {
     "buffers-not-broadcast": Case(buffers_not_broadcast, "DDP's documentation",
                                   note="buffers norm.* not the same on ranks 0-3 from step 0 on"),
     "buffer-of-one-rank": Case(buffer_of_one_rank, "written for this table", ("parted",), 1, 5, "center"),
+    "features-of-each-rank": Case(features_of_each_rank, "written for this table",
+                                  note="buffer directions is not the same on ranks 0-3 from step 0 on"),
     "equal-seeds": Case(equal_seeds, "DistributedSampler's documentation", note="ranks 0-3 have equal .* data in all"),
     "clipped-unlike": Case(clipped_before_the_sum, "written for this table", ("not-reduced", "parted"), 1, 0, ""),
 }

@@ -261,6 +261,31 @@ TEST_CASE("births: a buffer is an average of what its module was given, and of w
   CHECK(compared(base, calls(40 * kF32, 0.001, 0.005)).verdict == Verdict::kSame);
 }
 
+TEST_CASE("births: a buffer that began with other bits is told where its module's output differs",
+          "[diff][births]") {
+  const auto run = [](double mean, double output) {
+    Run made;
+    for (const char* name : {"mean", "table"}) {
+      Item& item = made.add(value(0, "norm", (std::string("buffer_initial:") + name).c_str(),
+                                  *name == 'm' ? mean : 0));
+      item.capture = format::Capture::kHash;
+    }
+    for (const char* scope : {"fc", "norm"})
+      for (const char* slot : {"input:0", "output:0"})
+        made.add(value(0, scope, slot, *scope == 'n' && *slot == 'o' ? output : 0)).phase =
+            Phase::kEvaluation;
+    return made;
+  };
+  const DiffResult told = compared(run(0, 0), run(0.1, 0.1));
+  CHECK(where(told) == Where{0, Phase::kEvaluation, "norm", "output:0"});
+  CHECK(told.root->buffers == std::vector<std::string>{"mean"});
+  CHECK(compared(run(0, 0), run(0, 0.1)).root->buffers.empty());
+  // Its memory may be one that nothing reads.
+  const DiffResult unread = compared(run(0, 0), run(0.1, 0));
+  CHECK(unread.verdict == Verdict::kSame);
+  CHECK(count(unread, Class::kBitDifference) == 1);
+}
+
 TEST_CASE("births: what a module computes in evaluation is made of its buffers, too",
           "[diff][births]") {
   const auto run = [](double buffer, Phase phase) {

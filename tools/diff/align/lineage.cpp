@@ -31,8 +31,9 @@ struct IdentityHash {
 bool flows(const ValueRecord& record) {
   return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
          record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
-         record.kind != SlotKind::kBuffer && record.kind != SlotKind::kSent &&
-         record.kind != SlotKind::kReceived && record.kind != SlotKind::kOther;
+         record.kind != SlotKind::kBuffer && record.kind != SlotKind::kInitialBuffer &&
+         record.kind != SlotKind::kSent && record.kind != SlotKind::kReceived &&
+         record.kind != SlotKind::kOther;
 }
 
 /// Whether one is a view of the other with its dimensions in another order.

@@ -194,6 +194,11 @@ void Births::judge_discrete(const Difference& source, Comparison& comparison) co
 void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
                    const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
   const ValueRecord& record = base.record;
+  if (record.kind == SlotKind::kInitialBuffer) {
+    // It may be memory that the program has yet to write. Where it matters, an output shows it.
+    comparison.verdict = std::min(comparison.verdict, Class::kBitDifference);
+    return;
+  }
   const bool is_float = comparison.field == Field::kRms;
   const bool is_form = is_other_form(record, comparison);
   const bool is_exact =

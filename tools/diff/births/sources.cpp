@@ -185,6 +185,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       return forward_;
     case SlotKind::kBuffer:
       return of_module(record, size);
+    case SlotKind::kInitialBuffer:
     case SlotKind::kParam:
       return {};
     case SlotKind::kReceived:
@@ -267,6 +268,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       gradients_[parameter_key(record)] = difference.rms;
       if (!difference.equal) soil(record);
       return;  // it is a source of parameters only
+    case SlotKind::kInitialBuffer:
     case SlotKind::kParam:
       return;
     case SlotKind::kReceived:  // gradients of parameters are made of it, or outputs

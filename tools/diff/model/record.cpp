@@ -24,6 +24,7 @@ SlotKind slot_kind(std::string_view slot) {
       {"grad_unclipped", SlotKind::kGrad},
       {"loss", SlotKind::kLoss},
       {"buffer", SlotKind::kBuffer},
+      {"buffer_initial", SlotKind::kInitialBuffer},
       {"sent", SlotKind::kSent},
       {"received", SlotKind::kReceived}};
   const std::string_view word = slot.substr(0, slot.find(':'));
@@ -63,8 +64,9 @@ RecordKey call_key(const ValueRecord& record) {
 
 bool trains(const StepRecords& step) {
   const auto is_of_training = [](const ValueRecord& r) {
-    // Weights are recorded at the first call of their model, in whatever phase.
-    const bool first_seen = r.kind == SlotKind::kParam && r.key.phase == format::Phase::kForward;
+    // Weights and buffers are recorded at the first call of their model, in whatever phase.
+    const bool first_seen = r.kind == SlotKind::kInitialBuffer ||
+                            (r.kind == SlotKind::kParam && r.key.phase == format::Phase::kForward);
     return r.key.phase != format::Phase::kEvaluation && !first_seen;
   };
   return step.values.empty() || std::ranges::any_of(step.values, is_of_training);

@@ -32,8 +32,9 @@ enum class SlotKind : uint8_t {
   kGrad,
   kLoss,
   kBuffer,
-  kSent,      ///< to a collective
-  kReceived,  ///< of a collective
+  kInitialBuffer,  ///< before the first call of its model; its bits alone are recorded
+  kSent,           ///< to a collective
+  kReceived,       ///< of a collective
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);

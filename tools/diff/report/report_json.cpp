@@ -149,6 +149,7 @@ Json root_json(const std::optional<RootReport>& root) {
                        {"before", place(*root->came_in)}};
   }
   if (root->weights_differ) json["note"] = "weights differ before step 0";
+  if (!root->buffers.empty()) json["buffers"] = root->buffers;
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";
     json["consumer"] = record_json(*root->consumer, root->consumer->comparison);

@@ -223,6 +223,11 @@ std::string root_sentence(const RootReport& root) {
                 : "");
   }
   if (root.came_in) return between_sentence(root);
+  if (!root.buffers.empty()) {
+    const size_t more = root.buffers.size() - 1;
+    return "its module began with other bits in buffer " + escape_text(root.buffers.front()) +
+           (more > 0 ? " and " + count_text(more) + " more" : "");
+  }
   return result_sentence(record.comparison.worst_input);
 }
 
@@ -236,6 +241,10 @@ std::string phase_text(const DiffResult& result) {
   if (record.phase == format::Phase::kData && result.root->came_in) {
     return step + "what modules gave out agrees, what " + scope_text(record.scope) +
            " was given does not: look at labels, and at code between modules";
+  }
+  if (!result.root->buffers.empty()) {
+    return step +
+           "the module began with other buffers: look at what was loaded, and at what makes them";
   }
   if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
     return step + "evaluation was given other data: look at what is evaluated";

@@ -186,7 +186,9 @@ void RankDiff::count(const StepPair& pair) {
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
     const bool is_unknown = comparison.verdict == Class::kBitDifference && !comparison.bits_known;
-    if (is_unknown && pair.base_of(m).kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
+    const SlotKind kind = pair.base_of(m).kind;
+    if (is_unknown && kind != SlotKind::kInput && kind != SlotKind::kInitialBuffer)
+      ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=

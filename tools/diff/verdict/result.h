@@ -191,6 +191,9 @@ struct RootReport {
   std::string only_in;
   /// Initial parameters differ, so the runs were never equal.
   bool weights_differ = false;
+  /// If the root is a value of a module in the step of its first call: buffers of the module that
+  /// had other bits before that.
+  std::vector<std::string> buffers;
   /// Code of the root's module, if its facts were recorded.
   CodePlace code{};
   RegionPlace region{};

@@ -173,6 +173,19 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
 }
 
+/// @return the buffers of `match`'s own module that began with other bits.
+std::vector<std::string> initial_buffers(const StepPair& pair, uint32_t match,
+                                         const PairReporter& reporter) {
+  std::vector<std::string> names;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind == SlotKind::kInitialBuffer && pair.comparisons[m].bits_differ &&
+        record.key.scope == pair.base_of(match).key.scope)
+      names.push_back(reporter.text(record.tensor));
+  }
+  return names;
+}
+
 /// @return the first differing input of `match`'s own call; `match` itself if it is an input.
 std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
   const RecordKey& own = pair.base_of(match).key;
@@ -300,6 +313,8 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ = record.kind == SlotKind::kParam && pair.base.step == 0 &&
                         record.key.phase == format::Phase::kForward;
+  if (record.kind == SlotKind::kOutput)
+    root.buffers = initial_buffers(pair, choice.match, reporter);
   const uint32_t first = choice.match - std::min(choice.match, kAround);
   const uint32_t count = pair.size();
   for (uint32_t m = first; m < std::min(count, choice.match + kAround + 1); ++m) {

@@ -19,7 +19,6 @@ void Together::begin_step(uint32_t step) {
   step_ = step;
   sharing_.clear();
   step_data_.clear();
-  step_buffers_.clear();
 }
 
 void Together::take(uint32_t queue, const ParameterSeen& seen) {
@@ -35,18 +34,17 @@ void Together::take_buffer(format::StringId scope, format::StringId name,
       seen, [&](const Buffers::Seen& one) { return one.hash == seen.front().hash; });
   const std::pair id{scope.value, name.value};
   if (equal) {
-    unlike_since_.erase(id);
-  } else if (unlike_since_.size() < kMost || unlike_since_.contains(id)) {
-    unlike_since_.try_emplace(id, step_);
-    step_buffers_.push_back({scope, name, {seen.begin(), seen.end()}});
+    unlike_.erase(id);
+  } else if (unlike_.size() < kMost || unlike_.contains(id)) {
+    unlike_.try_emplace(id, Unlike{step_}).first->second.seen.assign(seen.begin(), seen.end());
   }
 }
 
 void Together::trained(const Class& of, const std::set<uint32_t>& scopes, bool whole) {
   const bool shares =
       std::ranges::any_of(of.queues, [this](uint32_t queue) { return sharing_.contains(queue); });
-  for (const StepBuffer& buffer : step_buffers_) {
-    if (!(whole || scopes.contains(buffer.scope.value))) continue;
+  for (const auto& [id, buffer] : unlike_) {
+    if (!(whole || scopes.contains(id.first))) continue;
     std::vector<uint32_t> queues;
     std::set<uint64_t> hashes;
     for (const Buffers::Seen& one : buffer.seen) {
@@ -54,11 +52,10 @@ void Together::trained(const Class& of, const std::set<uint32_t>& scopes, bool w
       queues.push_back(one.queue);
       hashes.insert(one.hash);
     }
-    const std::pair id{buffer.scope.value, buffer.name.value};
     if (hashes.size() < 2 || (apart_.size() >= kMost && !apart_.contains(id))) continue;
     Apart& apart = apart_[id];
     if (apart.steps == 0) {
-      apart.first_step = unlike_since_[id];
+      apart.first_step = buffer.since;
       apart.queues = queues;
     }
     if (shares) continue;  // it may have been equal before this step's forward pass

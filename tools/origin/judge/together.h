@@ -27,7 +27,7 @@ class Together {
   void begin_step(uint32_t step);
   /// kWrapped, kShared and kData.
   void take(uint32_t queue, const ParameterSeen& seen);
-  /// A buffer of this step. @param seen  by queue.
+  /// A buffer that was recorded in this step. @param seen  by queue.
   void take_buffer(format::StringId scope, format::StringId name,
                    std::span<const Buffers::Seen> seen);
   /// The ranks of a class whose parameters stayed equal in this step.
@@ -61,9 +61,10 @@ class Together {
     std::vector<uint64_t> mix{};   ///< by place of the queue
     std::set<uint64_t> batches{};  ///< of the first
   };
-  struct StepBuffer {
-    format::StringId scope, name;
-    std::vector<Buffers::Seen> seen;
+  /// A buffer that is not equal on its ranks. It stays so in steps in which nobody writes it.
+  struct Unlike {
+    uint32_t since = 0;  ///< a step
+    std::vector<Buffers::Seen> seen{};
   };
 
   void see_data(const Class& of);
@@ -72,10 +73,9 @@ class Together {
   const Job& job_;
   Told& told_;
   uint32_t step_ = 0;
-  std::set<uint32_t> wrapped_, sharing_;    ///< queues; the latter in this step
-  std::map<uint32_t, uint64_t> step_data_;  ///< by queue
-  std::vector<StepBuffer> step_buffers_;    ///< that are not equal
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> unlike_since_;  ///< a step, by scope and name
+  std::set<uint32_t> wrapped_, sharing_;                    ///< queues; the latter in this step
+  std::map<uint32_t, uint64_t> step_data_;                  ///< by queue
+  std::map<std::pair<uint32_t, uint32_t>, Unlike> unlike_;  ///< by scope and name
   std::vector<Suspect> suspects_;
   std::map<std::pair<uint32_t, uint32_t>, Apart> apart_;  ///< by scope and name
   std::map<std::vector<uint32_t>, Data> data_;            ///< by the queues of a class

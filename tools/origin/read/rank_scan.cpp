@@ -273,7 +273,8 @@ void RankScan::take_local(const TensorStats& event, const Slot& slot, uint32_t s
 
 void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
   if (event.place.phase == Phase::kEvaluation) return;
-  const bool parameter = slot.kind == SlotKind::kParam, buffer = slot.kind == SlotKind::kBuffer;
+  const bool parameter = slot.kind == SlotKind::kParam,
+             buffer = slot.kind == SlotKind::kBuffer || slot.kind == SlotKind::kInitialBuffer;
   const bool gradient = slot.kind == SlotKind::kGrad && !slot.unclipped;
   const bool loss = slot.kind == SlotKind::kLoss;
   const bool data = slot.kind == SlotKind::kInput && event.place.phase == Phase::kData;

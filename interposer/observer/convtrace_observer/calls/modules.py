@@ -9,7 +9,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 import functools
 
 from ..base import engine, spent, values
-from . import gradients, padding
+from . import gradients, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
@@ -166,6 +166,7 @@ class ModuleCalls:
             observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
         if first and observer.capture:
             observer.optimizers.record_initial(thread, module)
+            self._record_initial_buffers(thread, module)
         return entry
 
     def _goes_on(self, module, args):
@@ -234,6 +235,22 @@ class ModuleCalls:
                 observer.submit(thread)
         except Exception as error:
             observer.failed("module outputs", error)
+
+    @spent.sampled
+    def _record_initial_buffers(self, thread, root):
+        """The bits of the buffers of a root before its first forward. No statistics: a buffer may be memory that the
+        program has yet to write, or a mask of infinities, and neither says anything by itself."""
+        observer = self._observer
+        with observer.read.unobserved():
+            for entry, module in observer.names.modules(root):
+                if entry.buffers is not None:
+                    continue
+                entry.buffers = _state_of_buffers(module)
+                for name, tensor in _kept_buffers(module):
+                    if not naming.is_lazy(tensor):
+                        observer.pack(thread.batch, _FORWARD, engine.HASH, entry.place.id, 0,
+                                      self.slot("buffer_initial", name), tensor)
+        observer.submit(thread)
 
     def record_buffers(self, thread, entry, module, scope, call):
         """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's

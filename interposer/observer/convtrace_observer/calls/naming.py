@@ -120,7 +120,7 @@ def walk(module, name=""):
         pending.extend(reversed(children))
 
 
-def _is_lazy(parameter):
+def is_lazy(parameter):
     return hasattr(type(parameter), "cls_to_become")  # torch.nn.parameter.UninitializedTensorMixin
 
 
@@ -265,12 +265,17 @@ class Names:
     def _refresh(self):
         """Parameters may be replaced after the first forward (load_state_dict(assign=True))."""
         for root in self.roots():
-            for _, module, _ in walk(root):
-                entry = self.entries.get(id(module))
-                if entry is not None:
-                    for name, parameter in module._parameters.items():
-                        if parameter is not None:
-                            self._own(parameter, entry.place, name)
+            for entry, module in self.modules(root):
+                for name, parameter in module._parameters.items():
+                    if parameter is not None:
+                        self._own(parameter, entry.place, name)
+
+    def modules(self, root):
+        """(entry, module) of the tree, in order."""
+        for _, module, _ in walk(root):
+            entry = self.entries.get(id(module))
+            if entry is not None:
+                yield entry, module
 
     def parameters(self, root):
         """(parameter, owner) of the tree, in order."""
@@ -285,6 +290,6 @@ class Names:
 
         Parameters of lazy modules have neither shape nor memory before their first forward."""
         for parameter, owner in self.parameters(root):
-            if not owner.recorded and not _is_lazy(parameter):
+            if not owner.recorded and not is_lazy(parameter):
                 owner.recorded = True
                 yield parameter, owner

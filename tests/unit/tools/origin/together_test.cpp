@@ -91,6 +91,25 @@ TEST_CASE("origin: buffers that nobody broadcasts are a note", "[origin][replica
   CHECK_FALSE(has_line(origins_of(with_buffer(alike)).notes, "fc1.mean"));
 }
 
+TEST_CASE("origin: a buffer that begins unlike and is never written is a note",
+          "[origin][replicas]") {
+  const auto begun = [](bool unlike, bool broadcast) {
+    Job job = with_buffer([](uint32_t, uint32_t step) { return noise(step, 8); }, broadcast);
+    for (RankEvents& rank : job) {
+      rank.add(0, {.scope = "fc1",
+                   .slot = "buffer_initial:table",
+                   .values = noise(unlike && rank.rank == 3 ? 7 : 8, 8)});
+      std::ranges::stable_sort(rank.events, {}, &Event::step);
+    }
+    return origins_of(job).notes;
+  };
+  CHECK(has_line(begun(true, false),
+                 "buffer fc1.table is not the same on ranks 0-3 from step 0 on, though their "
+                 "parameters are"));
+  CHECK_FALSE(has_line(begun(true, true), "fc1.table"));
+  CHECK_FALSE(has_line(begun(false, false), "fc1.table"));
+}
+
 TEST_CASE("origin parted: a buffer that was equal", "[origin][replicas]") {
   const OriginResult result = origins_of(with_buffer([](uint32_t rank, uint32_t step) {
     return noise(rank == 2 && step > 3 ? 100 + step : step, 8);
