@@ -27,7 +27,7 @@ bool OpRecorder::record(const format::Op& end, std::span<format::Op> tensors) {
                      [&shares](const auto&, const auto&, judge::Overlap) { shares = true; });
   const bool unowned = std::ranges::any_of(
       tensors, [tensors](const format::Op& one) { return judge::is_unowned(one, tensors); });
-  if ((is_new(end) || shares) && expected_.load(std::memory_order_relaxed)) {
+  if (expected_.load(std::memory_order_relaxed) && (is_new(end) || shares)) {
     last_with_stacks_.store(end.header.step + kStepsWithStacks, std::memory_order_relaxed);
     journal_.take_stacks(true);
   }

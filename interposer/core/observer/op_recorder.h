@@ -46,7 +46,7 @@ class OpRecorder {
   static constexpr uint32_t kStepsWithStacks = 2;
   static constexpr uint32_t kAllSteps = ~uint32_t{0};
 
-  /// @return whether the op was not called there before.
+  /// @return whether the op was not called there before, since ops are expected.
   bool is_new(const format::Op& end);
   void complete(format::Op& tensor) const;
   [[nodiscard]] uint64_t block_at(uint64_t base, format::Device::Type type) const;

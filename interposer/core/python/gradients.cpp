@@ -189,11 +189,13 @@ Ref HotPath::parameters(const Arguments& given) {
 }
 
 Ref HotPath::operands(const Arguments& given) {
-  uint32_t at[5] = {};
-  for (const int index : {1, 2, 3, 4, 7}) {
+  Position at{};
+  const std::pair<int, uint32_t&> numbers[] = {
+      {1, at.phase}, {2, at.capture}, {3, at.scope}, {4, at.call}, {7, at.op}};
+  for (const auto& [index, field] : numbers) {
     const uint64_t value = word(given.values[index]);
     if (failed(value)) return {};
-    at[index == 7 ? 0 : index] = static_cast<uint32_t>(value);
+    field = static_cast<uint32_t>(value);
   }
   PyObject *const slots = given.values[5], *const all = given.values[6];
   const Py_ssize_t count = std::min(api.PyTuple_Size(slots), api.PyTuple_Size(all));
@@ -213,13 +215,8 @@ Ref HotPath::operands(const Arguments& given) {
   if (!work || !unobserved) return {};
   bool packed = false;
   for (const Input& one : found) {
-    const Position position{.phase = at[1],
-                            .capture = at[2],
-                            .scope = at[3],
-                            .call = at[4],
-                            .slot = one.slot,
-                            .op = at[0]};
-    if (!work.record(one.tensor.get(), position, packed)) return {};
+    at.slot = one.slot;
+    if (!work.record(one.tensor.get(), at, packed)) return {};
   }
   return work.submit() ? number(1) : Ref();
 }
