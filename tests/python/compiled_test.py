@@ -81,6 +81,17 @@ class Models(RegionTest):
     def test_a_transformer(self):
         self.check_model("gpt", *2 * [["h.0.qkv", "h.0.mlp.up", "h.1.mlp.down"]])
 
+    def test_a_function_that_is_a_step_of_training(self):
+        """Of which the observer sees no call of a module, and no optimizer."""
+        self.check_model("step", *2 * [["h.0.qkv", "h.0.mlp.up", "h.1.mlp.down"]])
+        for steps in "0-", "1":
+            _, trace = self.run_model("step", CONVTRACE_COMPILED="calls", CONVTRACE_STEPS=steps)
+            records = list(self.records(trace))
+            self.assertEqual([r["step"] for r in records if r["record"] == "step"], [0, 1, 2])
+            found = {(r["step"], r["phase"]) for r in records if r["record"] == "stats"}
+            wanted = [0, 1, 2] if steps == "0-" else [1]
+            self.assertLessEqual({(step, phase) for step in wanted for phase in ("forward", "loss", "backward")}, found)
+            self.assertEqual({step for step, _ in found}, set(wanted))
 
     def test_what_python_reads_is_what_the_engine_reads(self):
         def records(**settings):

@@ -174,8 +174,10 @@ class Planes(nn.Module):
         return self.conv(x) + self.proj(F.silu(x[:, 0, 0, :8]))[:, :, None, None]
 
 
+WHOLE = "whole"
 MODELS = {
-    # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts)
+    # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts;
+    # WHOLE: a step of training is compiled, not the model)
     "gpt": (Gpt, lambda step: torch.randint(50, (4, 16)), {}),
     "resnet": (ResNet, lambda step: torch.randn(4, 3, 10, 10), {}),
     "lstm": (Recurrent, lambda step: torch.randn(4, 3, 16), {}),
@@ -186,6 +188,7 @@ MODELS = {
     "table": (Table, lambda step: torch.randn(16, 32), {}),
     "planes": (Planes, lambda step: torch.randn(4, 3, 10, 10), {}),
     "dropped": (lambda: nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.25), nn.Linear(16, 16)), lambda step: torch.randn(8, 16), {}),
+    "step": (Gpt, lambda step: torch.randint(50, (4, 16)), WHOLE),
     "dynamic": (lambda: Mlp(16), lambda step: torch.randn(5 + step, 16), {"dynamic": True}),
 }
 
@@ -263,15 +266,19 @@ def main():
     make, batch, options = MODELS[name]
     torch.manual_seed(0)
     model = make()
-    run = model if is_eager or options is None else torch.compile(model, **options)
+    run = model if is_eager or options in (None, WHOLE) else torch.compile(model, **options)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    losses = []
-    for step in range(3):
+
+    def train(x):
         optimizer.zero_grad()
-        loss = run(batch(step)).float().square().mean()
+        loss = run(x).float().square().mean()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item().hex())
+        return loss
+
+    if options == WHOLE and not is_eager:
+        train = torch.compile(train)
+    losses = [train(batch(step)).item().hex() for step in range(3)]
     weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     counted = {}
     if not is_eager:

@@ -369,6 +369,17 @@ TEST_CASE("ignore: a gradient that one run alone has is no root", "[diff][ignore
   CHECK(report(training(4), cand, {"--ignore", "fc1"})["root"]["scope"] == "fc2");
 }
 
+TEST_CASE("one-sided: a run that has no gradient at all, as of a compiled optimizer, lost none",
+          "[diff]") {
+  Run cand = training(4);
+  for (const char* scope : {"fc1", "fc2"}) {
+    for (uint32_t step = 0; step < 4; ++step) cand.erase(step, scope, "grad:weight");
+  }
+  const Json json = report(training(4), cand);
+  CHECK(json["verdict"] == "same");
+  CHECK(json["root"].is_null());
+}
+
 TEST_CASE("ignore: clipping of gradients that are named is no root", "[diff][ignore]") {
   Run cand = training(3);
   Item whole = cand.at(1, "fc1", "grad:weight");

@@ -203,6 +203,10 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
   const DiffResult wrong = compared(base, run(0, 1.001e-2, 0));
   CHECK(where(wrong) == Where{0, Phase::kOptimizer, "a", "param:w"});
   CHECK(wrong.root->updates.wrong == 8);
+  // Of gradients that one run alone has that is not known.
+  Run unknown = run(0, 1.001e-2, 0);
+  std::erase_if(unknown.items, [](const test::Item& item) { return item.phase == Phase::kBackward; });
+  CHECK(compared(base, unknown).verdict == Verdict::kSame);
 }
 
 TEST_CASE("births: a parameter whose gradient is rounding alone says nothing of the optimizer",

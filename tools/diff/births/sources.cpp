@@ -298,9 +298,9 @@ bool Sources::is_clean(const ValueRecord& parameter) const {
   return gradients_.contains(key) && !soiled_.contains(key);
 }
 
-double Sources::of_gradient(const ValueRecord& parameter) const {
+std::optional<double> Sources::of_gradient(const ValueRecord& parameter) const {
   const auto found = gradients_.find(parameter_key(parameter));
-  return found == gradients_.end() ? 0 : found->second;
+  return found == gradients_.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// Whether torch.nn.utils.parametrize has put the module there.

@@ -9,6 +9,7 @@
 /// Memory:   a record for each module, one for each parameter.
 /// Source:   docs/comparison.md "Fault or rounding".
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -69,8 +70,8 @@ class Sources {
   /// @return the relative difference of a buffer as the call before left it. of() of a buffer
   /// leaves it out, since it is of the buffer's own size.
   [[nodiscard]] double of_buffer_before(const ValueRecord& buffer) const;
-  /// @return the relative difference of a parameter's gradient in this step.
-  [[nodiscard]] double of_gradient(const ValueRecord& parameter) const;
+  /// @return the relative difference of a parameter's gradient in this step, if both runs have it.
+  [[nodiscard]] std::optional<double> of_gradient(const ValueRecord& parameter) const;
   /// @return the difference of the values whose signs decide what an activation's gradient passes
   /// on: all outputs of the forward pass so far. Behind the last outermost module there is the loss
   /// alone, which is made of outputs of outermost modules.

@@ -9,7 +9,13 @@ namespace {
 using format::Sketch;
 using Buckets = std::array<double, Sketch::kBuckets>;
 
-constexpr double kNoGain = -1;  ///< nothing explains any difference, and there may be none
+constexpr double kNoGain = -1;  ///< what explains a difference is not known, or nothing does
+
+/// @return the relative difference of an update that its gradient and rounding explain; 0 if the
+/// gradient is not known.
+double expected_of(std::optional<double> gradient, double rounding) {
+  return gradient ? std::sqrt(*gradient) + rounding : 0;
+}
 
 Buckets buckets_of(const ValueView& value) {
   const Sketch& sketch = value.record.stats.sketch;
@@ -92,11 +98,11 @@ void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, co
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
 
-void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
-                   double unit) {
+void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
+                   std::optional<double> gradient, double unit) {
   if (is_in_pieces(base, cand)) take_in_pieces(match, base, cand, gradient, unit);
   if (!is_sketched(base, cand)) return;
-  Parameter now{buckets_of(base), buckets_of(cand), gradient > kUnlikeGradients};
+  Parameter now{buckets_of(base), buckets_of(cand), gradient.value_or(0) > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
   if (is_new) return;
   const Parameter before = entry->second;
@@ -113,7 +119,7 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   // An adaptive optimizer turns a gradient that is only rounding, as that of a bias before a norm,
   // into updates of full size.
   if (now.had_unlike_gradient) return;
-  const double expected = std::sqrt(gradient) + unit * std::sqrt(weight / update);
+  const double expected = expected_of(gradient, unit * std::sqrt(weight / update));
   updates_.push_back({.match = match,
                       .base = product(in_base, in_base),
                       .cand = product(in_cand, in_cand),
@@ -126,14 +132,14 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
 }
 
 void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
-                             double gradient, double unit) {
+                             std::optional<double> gradient, double unit) {
   if (base.record.held_back != cand.record.held_back) {
     Comparison fault = decided(Class::kDiverged, Field::kUpdate);
     fault.born = true;
     held_back_.push_back({match, fault});
   }
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
-  Norms now{a.l2 - b.l2, gradient > kUnlikeGradients};
+  Norms now{a.l2 - b.l2, gradient.value_or(0) > kUnlikeGradients};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
   if (is_new) return;
   const Norms before = entry->second;
@@ -146,7 +152,7 @@ void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueV
   // The norm of a parameter changes by the part of its update that lies in its direction, so the
   // updates are at least as far apart as the norms have parted.
   const double apart = std::max(0.0, std::abs(now.apart - before.apart) - kNormError * weight);
-  const double expected = std::sqrt(gradient) + unit * weight / moved;
+  const double expected = expected_of(gradient, unit * weight / moved);
   updates_.push_back({.match = match,
                       .base = base.record.moved * base.record.moved,
                       .cand = cand.record.moved * cand.record.moved,

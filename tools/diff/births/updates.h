@@ -58,9 +58,9 @@ class Updates {
   /// Records a gradient as the optimizer gets it.
   void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
   /// Records a parameter after a step. @param match  comes back from judge().
-  /// @param gradient  relative difference of its gradient. @param unit  roundoff of its type
-  void take(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
-            double unit);
+  /// @param gradient  relative difference of its gradient, if that is known. @param unit  roundoff of its type
+  void take(uint32_t match, const ValueView& base, const ValueView& cand,
+            std::optional<double> gradient, double unit);
   /// @return the updates of this step that are a fault: those that one rank of one run has not made;
   /// else those that alone are beyond the limit that all together are beyond; else all.
   [[nodiscard]] std::vector<UpdateFault> judge();
@@ -85,8 +85,8 @@ class Updates {
   };
   using Measure = Measured (Updates::*)(const Update&) const;
 
-  void take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand, double gradient,
-                      double unit);
+  void take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
+                      std::optional<double> gradient, double unit);
   [[nodiscard]] Measured in_norm(const Update& update) const;
   [[nodiscard]] Measured along_weights(const Update& update) const;
   [[nodiscard]] Measured by_gradient(const Update& update) const;

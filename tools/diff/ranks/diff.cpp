@@ -303,8 +303,8 @@ class Diff {
     result.ranks = {{part.rank, outcome.values, outcome.root}};
     result.root = std::move(outcome.root);
     result.first_bit_difference = std::move(outcome.first_bit_difference);
-    part.base_values = outcome.base_values;
-    part.cand_values = outcome.cand_values;
+    part.aligned = outcome.aligned;
+    part.aligned_of_modules = outcome.aligned_of_modules;
     part.base_replica = std::move(outcome.base_replica);
     part.cand_replica = std::move(outcome.cand_replica);
     const bool cut = (base_cut && outcome.uncompared_step == outcome.last_base_step) ||

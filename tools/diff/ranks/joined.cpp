@@ -97,8 +97,8 @@ void Joined::add_counts(const RankPart& part) {
   result_.bits_unknown += one.bits_unknown;
   result_.bits_known &= one.bits_known;
   result_.allowance.add(one.allowance);
-  base_values_ += part.base_values;
-  cand_values_ += part.cand_values;
+  aligned_.add(part.aligned);
+  aligned_of_modules_.add(part.aligned_of_modules);
   if (!uncompared_step_) uncompared_step_ = part.uncompared_step;
 }
 
@@ -155,12 +155,14 @@ std::string Joined::why_not_comparable() const {
     return numbered(MessageId::kTwoHashes,
                     "of all values only hashes are known, of versions 1 and 2");
   }
-  const auto smaller = static_cast<double>(std::min(base_values_, cand_values_));
-  if (static_cast<double>(result_.values) < kLeastAligned * smaller) {
+  const bool have_modules = aligned_of_modules_.base > 0 && aligned_of_modules_.cand > 0;
+  const Aligned& values = have_modules ? aligned_of_modules_ : aligned_;
+  const auto smaller = static_cast<double>(std::min(values.base, values.cand));
+  if (static_cast<double>(values.matched) < kLeastAligned * smaller) {
     return numbered(MessageId::kLittleInCommon,
-                    "too little is alike: only " + tools::count_text(result_.values) + " of " +
-                        tools::count_text(base_values_) + " and " +
-                        tools::count_text(cand_values_) + " values have a partner");
+                    "too little is alike: only " + tools::count_text(values.matched) + " of " +
+                        tools::count_text(values.base) + " and " + tools::count_text(values.cand) +
+                        " values have a partner");
   }
   if (uncompared_step_ && !result_.root) {
     return nothing("no value could be compared in step " + std::to_string(*uncompared_step_));

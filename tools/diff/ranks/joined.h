@@ -50,7 +50,7 @@ class Joined {
   DiffResult& result_;
   ReplicaCheck base_replicas_, cand_replicas_;
   FactDiff facts_;
-  uint64_t base_values_ = 0, cand_values_ = 0;
+  Aligned aligned_, aligned_of_modules_;
   std::optional<uint32_t> uncompared_step_;
 };
 

@@ -122,6 +122,10 @@ void packed(Is<Holder> auto& x, auto& visit) {
   auto& [in_cand, rank] = x;
   visit(in_cand, rank);
 }
+void packed(Is<Aligned> auto& x, auto& visit) {
+  auto& [matched, base, cand] = x;
+  visit(matched, base, cand);
+}
 void packed(Is<RootReport> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, z] = x;
   visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, z);

@@ -18,8 +18,7 @@ namespace convtrace::diff {
 struct RankPart {
   uint32_t rank = 0;
   DiffResult result;  ///< of this rank alone, without what is decided about all
-  /// Numbers of values in steps that both runs have.
-  uint64_t base_values = 0, cand_values = 0;
+  Aligned aligned{}, aligned_of_modules{};
   std::optional<uint32_t> uncompared_step{};  ///< the first in which no value could be compared
   std::vector<ReplicaSums> base_replica{}, cand_replica{};
   FactState facts{};

@@ -14,6 +14,11 @@ bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitD
 
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
+bool has_gradients(const StepRecords& step) {
+  return std::ranges::any_of(step.values,
+                             [](const ValueRecord& one) { return one.kind == SlotKind::kGrad; });
+}
+
 }  // namespace
 
 void Allowance::add(const Allowance& other) {
@@ -31,8 +36,8 @@ void RankDiff::take_equal_before(uint32_t end) {
     if (step.step >= end) return;
     outcome_.counts[index_of(Class::kIdentical)] += step.values;
     outcome_.values += step.values;
-    outcome_.base_values += step.values;
-    outcome_.cand_values += step.values;
+    for (Aligned* aligned : {&outcome_.aligned, &outcome_.aligned_of_modules})
+      aligned->add({step.values, step.values, step.values});
     outcome_.launches += step.launches;
     ++outcome_.steps;
     matched_in_earlier_steps_ += step.values;
@@ -198,8 +203,16 @@ void RankDiff::count(const StepPair& pair) {
   const auto same_launches = equal_.same_launches(pair.base.step);
   outcome_.launches +=
       same_launches ? *same_launches : launches_.in_common(pair.base, pair.cand, scopes_);
-  outcome_.base_values += pair.base.values.size();
-  outcome_.cand_values += pair.cand.values.size();
+  outcome_.aligned.add(
+      {alignment.matches.size(), pair.base.values.size(), pair.cand.values.size()});
+  const auto of_module = [](const ValueRecord& one) { return !one.key.op; };
+  const auto matched = std::ranges::count_if(
+      alignment.matches, [&](const Match& one) { return of_module(pair.base.values[one.base]); });
+  const auto count_in = [&](const StepRecords& step) {
+    return static_cast<uint64_t>(std::ranges::count_if(step.values, of_module));
+  };
+  outcome_.aligned_of_modules.add(
+      {static_cast<uint64_t>(matched), count_in(pair.base), count_in(pair.cand)});
   ++outcome_.steps;
   if (alignment.matches.empty() && trains(pair.base) && trains(pair.cand) &&
       !outcome_.uncompared_step) {
@@ -253,7 +266,11 @@ void RankDiff::find_root(const StepPair& pair) {
   if (outcome_.root) return;
   const auto choice = choose_root(pair.comparisons, pair.lineage);
   if (all_gradients_) {
-    outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
+    base_has_gradients_ = base_has_gradients_ || has_gradients(pair.base);
+    cand_has_gradients_ = cand_has_gradients_ || has_gradients(pair.cand);
+    // A step that is not read is equal in both runs.
+    if ((base_has_gradients_ && cand_has_gradients_) || equal_taken_ > 0)
+      outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
     if (!outcome_.root && same_structure_)
       outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
   }

@@ -51,8 +51,8 @@ class RowSinks final : public RowSink {
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0, launches = 0, steps = 0;
-  /// Numbers of values in steps that both runs have; they show how well the runs were aligned.
-  uint64_t base_values = 0, cand_values = 0;
+  /// Of modules: a run that is compiled, or records operations, has more values of these.
+  Aligned aligned, aligned_of_modules;
   /// The first step in which no value could be compared.
   std::optional<uint32_t> uncompared_step;
   std::optional<RootReport> root, first_bit_difference;
@@ -147,6 +147,8 @@ class RankDiff {
   bool all_gradients_ = true;
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
+  /// Up to this step. Of an optimizer whose step is compiled no gradients are recorded.
+  bool base_has_gradients_ = false, cand_has_gradients_ = false;
 };
 
 }  // namespace convtrace::diff

@@ -151,6 +151,18 @@ struct RegionPlace {
   std::vector<RegionCall> calls{};  ///< empty: the root lies in no region
 };
 
+/// How well two runs were aligned, in the steps that both have.
+struct Aligned {
+  uint64_t matched = 0;         ///< values with a partner
+  uint64_t base = 0, cand = 0;  ///< values of each run
+
+  void add(const Aligned& other) {
+    matched += other.matched;
+    base += other.base;
+    cand += other.cand;
+  }
+};
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;

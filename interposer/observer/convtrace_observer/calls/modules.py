@@ -133,9 +133,10 @@ class ModuleCalls:
             thread.slot[1] = thread.after_root
 
     @spent.sampled
-    def find(self, thread, module, entry, args):
+    def find(self, thread, module, entry, args, gradients=None):
         """Entry of a module that is called at top level or for the first time; None if it is not observed.
-        At top level, sets the phase of the call and the phase after it."""
+        At top level, sets the phase of the call and the phase after it.
+        @param gradients  whether they are switched on in the program; None: as they are now"""
         observer = self._observer
         if thread.entry is not None:
             return observer.names.add_called(module, thread.entry)
@@ -154,7 +155,7 @@ class ModuleCalls:
             observer.optimizers.record_unseen(thread, module)
             observer.steps.unseen_optimizer_ended()
         behind = outer == _EVALUATION
-        gradients = self._gradients() and not (behind and self._goes_on(module, args))
+        gradients = (self._gradients() if gradients is None else gradients) and not (behind and self._goes_on(module, args))
         opened, evaluates = observer.steps.root_forward(
             entry, module.training, gradients, behind, observer.optimizers.any_made)
         thread.slot[1] = _EVALUATION if evaluates else _FORWARD

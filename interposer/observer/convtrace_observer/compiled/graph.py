@@ -46,6 +46,10 @@ class Graph:
         if before is not None:
             before.ends = len(before.modules)
 
+    def roots(self):
+        """@return ids of the outermost modules, in the order of their calls."""
+        return list(dict.fromkeys(node.modules[0][0] for node in self.nodes.values() if node.modules))
+
     def argument(self, number):
         """@return the position of the first node that uses an argument of the graph, or None."""
         name = self._arguments[number] if number < len(self._arguments) else ""

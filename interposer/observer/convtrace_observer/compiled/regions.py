@@ -5,7 +5,9 @@ PyTorch. This part reads the file when Inductor loads it, and lets calls.py reco
 whose values are wanted. The kernels, their order and Inductor's cache are not touched, and nothing is compiled anew.
 """
 import functools
+import gc
 import threading
+import weakref
 
 from ..base import imports, replaced
 from . import calls, graph, sources, twin, wrapper_source
@@ -15,9 +17,9 @@ _ALL, _CALLS = "all", "calls"
 
 
 class _Compilation(threading.local):
-    """The outermost compile_fx that runs on this thread: its graph, or None."""
+    """The outermost compile_fx that runs on this thread: its graph, or None; and the root that the graph calls first, or None."""
 
-    graph = None
+    graph = root = None
 
 
 class Regions:
@@ -28,6 +30,7 @@ class Regions:
         self._current = _Compilation()
         self._known = {}  # (compilation, number of the graph in it) -> (graph, calls.Region, Sources.returned of the forward code)
         self._twins = []
+        self._callers = {}  # id of a root -> reference to it, and Dynamo's number of the function whose first region calls it
         self._observed = False  # whether the twins run
         self._failures = 0
         self._replaced = replaced.Replaced()
@@ -47,7 +50,7 @@ class Regions:
         self.switch(False)
         self._observed = self._observer.capture
         self._calls.forget()
-        for known in (self._known, self._twins):
+        for known in (self._known, self._callers, self._twins):
             known.clear()
 
     def switch(self, observed):
@@ -80,14 +83,33 @@ class Regions:
                 return original(model_, *args, **kwargs)  # it calls itself
             try:
                 self._current.graph = graph.Graph(model_.graph)
+                self._current.root = self._call_roots(self._current.graph)
             except Exception as error:
                 self._failed(error)
             try:
                 return original(model_, *args, **kwargs)
             finally:
-                self._current.graph = None
+                self._current.graph = self._current.root = None
 
         return compile_fx
+
+    def _call_roots(self, known):
+        """Of a function that is compiled the observer sees no calls of modules. Those that the graph calls are told as called
+        now, before its first run.
+        @return a reference to the first; None where a module is being called, or an earlier region calls it in each run"""
+        observer, thread = self._observer, self._observer.threads.state
+        if thread.entry is not None:
+            return None
+        modules = _alive(known.roots(), self._torch.nn.Module)
+        for module in modules:
+            observer.modules.find(thread, module, observer.names.entries.get(id(module)), ())
+        if not modules:
+            return None
+        function = (self._compilation() or "").split("/")[0]
+        first = self._callers.setdefault(id(modules[0]), (weakref.ref(modules[0]), function))
+        if first[0]() is not modules[0]:  # another module at the address of one that died
+            first = self._callers[id(modules[0])] = weakref.ref(modules[0]), function
+        return first[0] if first[1] == function else None
 
     def _loads(self, original):
         @functools.wraps(original)
@@ -130,7 +152,7 @@ class Regions:
         else:
             known, saved = self._current.graph, None
             entry = self._observer.threads.state.entry
-            region = calls.Region(key[0] or "", entry.place.name if entry is not None else "")
+            region = calls.Region(key[0] or "", entry.place.name if entry is not None else None, self._current.root, kind == "forward")
         if known is None:
             return  # the graph is not Dynamo's
         names[twin.BEFORE], names[twin.AFTER] = self._calls.before, self._calls.after
@@ -151,8 +173,19 @@ class Regions:
                 observed[id(call.statement)] = self._calls.add(region, call, made_of, known, is_backward, is_first, self._wanted == _ALL)
                 is_first = False
             if len(self._twins) < _MAX_REGIONS:
-                self._twins.append(twin.Twin(target, function.node, observed))
+                always = not is_backward and function.node.name == first and region.root is not None
+                self._twins.append(twin.Twin(target, function.node, observed, always))
                 self._twins[-1].switch(self._observed)
+
+
+def _alive(numbers, kind):
+    """The modules with these ids, as far as there are any. An id alone may be one of a module that is gone."""
+    wanted, found = set(numbers), {}
+    if wanted:
+        for one in gc.get_objects():
+            if id(one) in wanted and issubclass(type(one), kind):
+                found[id(one)] = one
+    return [found[number] for number in numbers if number in found]
 
 
 def _function(names, name):

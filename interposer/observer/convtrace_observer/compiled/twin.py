@@ -11,14 +11,15 @@ BEFORE, AFTER = "_convtrace_before", "_convtrace_after"
 class Twin:
     """Both versions of one function."""
 
-    __slots__ = ("_function", "_plain", "_observed")
+    __slots__ = ("_function", "_plain", "_observed", "_always")
 
-    def __init__(self, function, node, observed):
+    def __init__(self, function, node, observed, always):
         """@param node  the function as ast, which becomes the observed one
         @param observed  by id() of a call's statement: number that the observer is given, what the call takes, what it
             writes, as (name, expression)
+        @param always  the observed one runs in steps without values, too
         """
-        self._function, self._plain = weakref.ref(function), function.__code__
+        self._function, self._plain, self._always = weakref.ref(function), function.__code__, always
         _insert(node, observed)
         module = ast.fix_missing_locations(ast.Module([node], []))
         code = compile(module, self._plain.co_filename, "exec", dont_inherit=True)
@@ -28,7 +29,7 @@ class Twin:
         """@return whether the function still lives."""
         function = self._function()
         if function is not None:
-            function.__code__ = self._observed if observed else self._plain
+            function.__code__ = self._observed if observed or self._always else self._plain
         return function is not None
 
 
