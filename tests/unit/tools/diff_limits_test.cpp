@@ -205,7 +205,8 @@ TEST_CASE("births: updates are judged together, by their norm, their direction a
   CHECK(wrong.root->updates.wrong == 8);
   // Of gradients that one run alone has that is not known.
   Run unknown = run(0, 1.001e-2, 0);
-  std::erase_if(unknown.items, [](const test::Item& item) { return item.phase == Phase::kBackward; });
+  std::erase_if(unknown.items,
+                [](const test::Item& item) { return item.phase == Phase::kBackward; });
   CHECK(compared(base, unknown).verdict == Verdict::kSame);
 }
 

@@ -132,6 +132,10 @@ class ModuleCalls:
         if caller is None:
             thread.slot[1] = thread.after_root
 
+    def in_backward(self):
+        """Whether this thread runs a backward pass."""
+        return self._graph_task() != -1
+
     @spent.sampled
     def find(self, thread, module, entry, args, gradients=None):
         """Entry of a module that is called at top level or for the first time; None if it is not observed.
@@ -148,7 +152,7 @@ class ModuleCalls:
         if first:
             entry = observer.names.add_root(module)
         outer = thread.after_root = thread.slot[1]
-        if self._graph_task() != -1:  # in backward: an activation checkpoint
+        if self.in_backward():  # an activation checkpoint
             thread.slot[1] = _RECOMPUTE
             return entry
         if observer.steps.misses_optimizer(entry) and observer.optimizers.weights_changed():

@@ -170,7 +170,7 @@ class Calls:
         modules, module = self._observer.modules, region.root()
         if region.is_called:
             region.is_called = False
-        elif module is not None:
+        elif module is not None and not modules.in_backward():
             modules.find(thread, module, self._observer.names.entries.get(id(module)), (), region.trains)
 
     def _call(self, site, run, phase, index):

@@ -98,7 +98,7 @@ class Regions:
         now, before its first run.
         @return a reference to the first; None where a module is being called, or an earlier region calls it in each run"""
         observer, thread = self._observer, self._observer.threads.state
-        if thread.entry is not None:
+        if thread.entry is not None or observer.modules.in_backward():
             return None
         modules = _alive(known.roots(), self._torch.nn.Module)
         for module in modules:
