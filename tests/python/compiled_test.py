@@ -16,9 +16,11 @@ DIFF = os.path.join(BUILD, "bin", "convtrace-diff")
 if not os.path.exists(DIFF):
     print("skipped: %s is not built" % DIFF)
     sys.exit(SKIPPED)
-if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+if VERSION < (2, 6):
     print("skipped: torch before 2.6")
     sys.exit(SKIPPED)
+NAMES_BACKWARD = VERSION >= (2, 13)  # Inductor names nodes behind backward code: 2.6 and 2.9 do not
 
 
 class RegionTest(ProgramTest):
@@ -58,6 +60,8 @@ class RegionTest(ProgramTest):
     def check_model(self, name, outputs, gradients):
         """@param outputs  modules whose outputs a run that is not compiled has as well; `gradients`: whose outputs' gradients
         """
+        if VERSION < (2, 9) and name in ("gpt", "step"):
+            self.skipTest("Inductor 2.6 computes another gradient of an embedding than PyTorch, which is found")
         cold, first = self.run_model(name, CONVTRACE_COMPILED="all")
         plain, _ = self.run_model(name)
         warm, second = self.run_model(name, CONVTRACE_COMPILED="all")
@@ -74,7 +78,7 @@ class RegionTest(ProgramTest):
         both = [{(r["scope"], r["slot"], r["phase"]) for r in self.records(trace) if r["record"] == "stats" and not r.get("op")}
                 for trace in (eager, first)]
         self.assertLessEqual({*((one, "output:0", "forward") for one in outputs),
-                              *((one, "grad_output:0", "backward") for one in gradients)}, both[0] & both[1])
+                              *((one, "grad_output:0", "backward") for one in gradients if NAMES_BACKWARD)}, both[0] & both[1])
 
 
 class Models(RegionTest):

@@ -83,6 +83,14 @@ TEST_CASE("births: a parameter's gradient is held against the norm of what it su
   };
   CHECK(compared(run(1, 1), run(1, -3)).verdict == Verdict::kSame);
   CHECK(compared(run(1e-4F, 1), run(1e-4F, -3)).verdict == Verdict::kDiverged);
+  // What a compiler has fused in one run is known of the other.
+  for (const float summed : {1.0F, 1e-4F}) {
+    Run fused = run(summed, -3);
+    fused.erase(0, "fc1", "grad_output:0");
+    const Verdict expected = summed == 1 ? Verdict::kSame : Verdict::kDiverged;
+    CHECK(compared(run(summed, 1), fused).verdict == expected);
+    CHECK(compared(fused, run(summed, 1)).verdict == expected);
+  }
 }
 
 TEST_CASE("births: what a module's parameter is used for between its calls of others is not known",

@@ -87,6 +87,10 @@ class Births {
     sources_.begin_step(lineage, matches.size());
     updates_.begin_step();
   }
+  /// Values of the step that one run alone has. Call it for the baseline first.
+  void take_alone(const StepRecords& step, std::span<const uint32_t> indices) {
+    sources_.take_alone(step, indices);
+  }
 
   /// Judges the match, if compare() left it open.
   /// @param noise    null: there are no repetitions.

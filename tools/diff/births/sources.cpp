@@ -43,6 +43,16 @@ void Sources::begin_step(const Lineage& lineage, size_t matches) {
   outputs_before_ = std::exchange(outputs_, {});
 }
 
+void Sources::take_alone(const StepRecords& step, std::span<const uint32_t> indices) {
+  std::unordered_map<uint32_t, double> squares;
+  for (const uint32_t i : indices) {
+    const ValueRecord& record = step.values[i];
+    if (record.kind != SlotKind::kGradOutput || record.capture == format::Capture::kHash) continue;
+    squares[record.key.scope.value] += record.stats.l2 * record.stats.l2;
+  }
+  for (const auto& [scope, square] : squares) output_gradients_.try_emplace(scope, square);
+}
+
 uint32_t Sources::parent_of(uint32_t scope) const {
   const auto [entry, is_new] = parents_.try_emplace(scope, kNoScope);
   if (is_new) {

@@ -42,6 +42,9 @@ class Sources {
   explicit Sources(format::Definitions& names) : names_(names) {}
 
   void begin_step(const Lineage& lineage, size_t matches);
+  /// Values that one run alone has: of gradients of outputs the norms are known all the same. Call
+  /// it for the baseline first. @param indices  in the step's values
+  void take_alone(const StepRecords& step, std::span<const uint32_t> indices);
 
   /// @return what `record`, number `match` of the step, was made of.
   [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;

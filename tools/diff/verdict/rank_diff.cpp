@@ -119,6 +119,8 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
 
 void RankDiff::judge_values(StepPair& pair, bool with_noise) {
   births_.begin_step(pair.lineage, pair.alignment.matches);
+  births_.take_alone(pair.base, pair.alignment.base_only);
+  births_.take_alone(pair.cand, pair.alignment.cand_only);
   pair.comparisons.reserve(pair.alignment.matches.size());
   for (uint32_t m = 0; m < pair.alignment.matches.size(); ++m) {
     const ValueView a = view(pair.base, pair.base_of(m));

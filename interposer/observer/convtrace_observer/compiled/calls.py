@@ -217,8 +217,10 @@ def _takes_gradient(call, node, made_of):
     """Whether the call's first input is the gradient of the node's value: it is multiplied by what the node multiplies with."""
     if node is None or node.shape is None:
         return False
+    if call.op == _CONVOLUTION_BACKWARD:
+        return "conv" in node.does
     factors = [made_of.numbers.get(name) for name in _variables(call)[1:2]]
-    return call.op == _CONVOLUTION_BACKWARD or call.op in _WHOLE and bool(node.arguments.intersection(factors))
+    return call.op in _WHOLE and bool(node.arguments.intersection(factors))
 
 
 def _variables(call):
