@@ -378,6 +378,12 @@ TEST_CASE("one-sided: a run that has no gradient at all, as of a compiled optimi
   const Json json = report(training(4), cand);
   CHECK(json["verdict"] == "same");
   CHECK(json["root"].is_null());
+  // One that does not train has lost them.
+  for (Item& item : cand.items) {
+    if (item.slot == "param:weight")
+      item.values = cand.at(0, item.scope.c_str(), "param:weight").values;
+  }
+  CHECK(report(training(4), cand)["root"]["only_in"] == "baseline");
 }
 
 TEST_CASE("ignore: clipping of gradients that are named is no root", "[diff][ignore]") {

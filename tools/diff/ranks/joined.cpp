@@ -155,10 +155,13 @@ std::string Joined::why_not_comparable() const {
     return numbered(MessageId::kTwoHashes,
                     "of all values only hashes are known, of versions 1 and 2");
   }
+  const auto is_little = [](const Aligned& values) {
+    const auto smaller = static_cast<double>(std::min(values.base, values.cand));
+    return static_cast<double>(values.matched) < kLeastAligned * smaller;
+  };
   const bool have_modules = aligned_of_modules_.base > 0 && aligned_of_modules_.cand > 0;
   const Aligned& values = have_modules ? aligned_of_modules_ : aligned_;
-  const auto smaller = static_cast<double>(std::min(values.base, values.cand));
-  if (static_cast<double>(values.matched) < kLeastAligned * smaller) {
+  if (is_little(values) && is_little(aligned_)) {
     return numbered(MessageId::kLittleInCommon,
                     "too little is alike: only " + tools::count_text(values.matched) + " of " +
                         tools::count_text(values.base) + " and " + tools::count_text(values.cand) +

@@ -14,11 +14,6 @@ bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitD
 
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
-bool has_gradients(const StepRecords& step) {
-  return std::ranges::any_of(step.values,
-                             [](const ValueRecord& one) { return one.kind == SlotKind::kGrad; });
-}
-
 }  // namespace
 
 void Allowance::add(const Allowance& other) {
@@ -28,6 +23,17 @@ void Allowance::add(const Allowance& other) {
   by_tolerance |= other.by_tolerance;
   averages_only += other.averages_only;
   if (unit_roundoff(other.coarsest) > unit_roundoff(coarsest)) coarsest = other.coarsest;
+}
+
+void UpdatesOfRun::take(const StepRecords& step) {
+  for (const ValueRecord& record : step.values) {
+    if (has_gradients_) return;
+    has_gradients_ = record.kind == SlotKind::kGrad && !record.unclipped;
+    if (record.kind != SlotKind::kParam) continue;
+    const auto [last, is_new] = last_.try_emplace(parameter_key(record), record.stats.hash);
+    moves_ = moves_ || last->second != record.stats.hash;
+    last->second = record.stats.hash;
+  }
 }
 
 void RankDiff::take_equal_before(uint32_t end) {
@@ -120,7 +126,7 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
 void RankDiff::judge_values(StepPair& pair, bool with_noise) {
   births_.begin_step(pair.lineage, pair.alignment.matches);
   births_.take_alone(pair.base, pair.alignment.base_only);
-  births_.take_alone(pair.cand, pair.alignment.cand_only);
+  if (scopes_.renamed().empty()) births_.take_alone(pair.cand, pair.alignment.cand_only);
   pair.comparisons.reserve(pair.alignment.matches.size());
   for (uint32_t m = 0; m < pair.alignment.matches.size(); ++m) {
     const ValueView a = view(pair.base, pair.base_of(m));
@@ -190,18 +196,18 @@ void RankDiff::count(const StepPair& pair) {
   const Alignment& alignment = pair.alignment;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const Comparison& comparison = pair.comparisons[m];
+    if (pair.base_of(m).kind == SlotKind::kInitialBuffer) continue;  // evidence, not judged
+    ++outcome_.values;
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
     const bool is_unknown = comparison.verdict == Class::kBitDifference && !comparison.bits_known;
     const SlotKind kind = pair.base_of(m).kind;
-    if (is_unknown && kind != SlotKind::kInput && kind != SlotKind::kInitialBuffer)
-      ++outcome_.hashes_of_pieces;
+    if (is_unknown && kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=
       alignment.base_only.size() + alignment.cand_only.size();
   one_sided_.add(pair);
-  outcome_.values += alignment.matches.size();
   const auto same_launches = equal_.same_launches(pair.base.step);
   outcome_.launches +=
       same_launches ? *same_launches : launches_.in_common(pair.base, pair.cand, scopes_);
@@ -224,11 +230,14 @@ void RankDiff::count(const StepPair& pair) {
 
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
   if (outcome_.first_bit_difference) return;
-  const auto first = std::ranges::find_if(pair.comparisons, [](const Comparison& c) {
-    return c.bits_differ && c.bits_known && !c.waived && c.verdict != Class::kOtherForm;
-  });
-  if (first == pair.comparisons.end()) return;
-  const auto match = static_cast<uint32_t>(first - pair.comparisons.begin());
+  uint32_t match = 0;
+  for (; match < pair.comparisons.size(); ++match) {
+    const Comparison& c = pair.comparisons[match];
+    if (c.bits_differ && c.bits_known && !c.waived && c.verdict != Class::kOtherForm &&
+        pair.base_of(match).kind != SlotKind::kInitialBuffer)
+      break;
+  }
+  if (match == pair.comparisons.size()) return;
   RootReport report;
   report.record = reporter_.of_match(pair, match);
   report.position = match;
@@ -268,10 +277,10 @@ void RankDiff::find_root(const StepPair& pair) {
   if (outcome_.root) return;
   const auto choice = choose_root(pair.comparisons, pair.lineage);
   if (all_gradients_) {
-    base_has_gradients_ = base_has_gradients_ || has_gradients(pair.base);
-    cand_has_gradients_ = cand_has_gradients_ || has_gradients(pair.cand);
+    base_updates_.take(pair.base);
+    cand_updates_.take(pair.cand);
     // A step that is not read is equal in both runs.
-    if ((base_has_gradients_ && cand_has_gradients_) || equal_taken_ > 0)
+    if (equal_taken_ > 0 || !(base_updates_.are_unseen() || cand_updates_.are_unseen()))
       outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
     if (!outcome_.root && same_structure_)
       outcome_.root = report_clipping(pair, choice, ignored_, reporter_);

@@ -47,6 +47,19 @@ class RowSinks final : public RowSink {
   std::vector<RowSink*> sinks_;
 };
 
+/// Whether a run updates parameters by gradients that are not recorded, as those that an optimizer takes
+/// whose step is compiled.
+class UpdatesOfRun {
+ public:
+  /// Takes all steps in order.
+  void take(const StepRecords& step);
+  [[nodiscard]] bool are_unseen() const { return moves_ && !has_gradients_; }
+
+ private:
+  bool has_gradients_ = false, moves_ = false;
+  std::unordered_map<uint64_t, uint64_t> last_;  ///< hashes of parameters
+};
+
 /// The outcome of one rank's comparison.
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
@@ -147,8 +160,7 @@ class RankDiff {
   bool all_gradients_ = true;
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
-  /// Up to this step. Of an optimizer whose step is compiled no gradients are recorded.
-  bool base_has_gradients_ = false, cand_has_gradients_ = false;
+  UpdatesOfRun base_updates_, cand_updates_;
 };
 
 }  // namespace convtrace::diff

@@ -26,7 +26,7 @@ void Buffers::see(uint32_t step, format::StringId scope, format::StringId name,
   for (const Seen& one : seen) {
     const auto last = buffer.last.find(one.queue);
     const bool known = last != buffer.last.end() && before != buffer.last.end();
-    changed |= !known || last->second != one.hash;
+    changed |= known && last->second != one.hash;
     were_equal &= known && last->second == before->second;
   }
   if (!equal && were_equal && buffer.equal_steps >= kLeastSteps && !buffer.parted)

@@ -246,16 +246,19 @@ class ModuleCalls:
         """The bits of the buffers of a root before its first forward. No statistics: a buffer may be memory that the
         program has yet to write, or a mask of infinities, and neither says anything by itself."""
         observer = self._observer
-        with observer.read.unobserved():
-            for entry, module in observer.names.modules(root):
-                if entry.buffers is not None:
-                    continue
-                entry.buffers = _state_of_buffers(module)
-                for name, tensor in _kept_buffers(module):
-                    if not naming.is_lazy(tensor):
-                        observer.pack(thread.batch, _FORWARD, engine.HASH, entry.place.id, 0,
-                                      self.slot("buffer_initial", name), tensor)
-        observer.submit(thread)
+        try:
+            with observer.read.unobserved():
+                for entry, module in observer.names.modules(root):
+                    if entry.buffers is not None:
+                        continue
+                    entry.buffers = _state_of_buffers(module)
+                    for name, tensor in _kept_buffers(module):
+                        if not naming.is_lazy(tensor):
+                            observer.pack(thread.batch, _FORWARD, engine.HASH, entry.place.id, 0,
+                                          self.slot("buffer_initial", name), tensor)
+            observer.submit(thread)
+        except Exception as error:
+            observer.failed("buffers", error)
 
     def record_buffers(self, thread, entry, module, scope, call):
         """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's

@@ -20,14 +20,14 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 class Region:
     """What the forward and the backward code of a region share. `number`: Dynamo's of its compilation, "0/1", or "". `home`:
     name of the module that was running when it was compiled, or None. `waiting`: runs of the forward code in this step whose
-    backward pass has not come yet; `last`: the run, while there is one. `root`: reference to the module that a run outside of
-    any module calls, or None; `is_called`: the next run is a call that was told; `trains`: it has a backward pass."""
+    backward pass has not come yet; `last`: the run, while there is one. `roots`: references to the modules that a run outside
+    of any module calls; `are_called`: the next run's calls were told; `trains`: it has a backward pass."""
 
-    __slots__ = ("number", "home", "waiting", "last", "step", "root", "is_called", "trains")
+    __slots__ = ("number", "home", "waiting", "last", "step", "roots", "are_called", "trains")
 
-    def __init__(self, number, home, root, trains):
+    def __init__(self, number, home, roots=(), trains=False):
         self.number, self.home, self.waiting, self.last, self.step = number, home, 0, None, -1
-        self.root, self.is_called, self.trains = root, root is not None, trains
+        self.roots, self.are_called, self.trains = roots, True, trains
 
 
 class _Run:
@@ -43,23 +43,22 @@ class _Run:
 class _Site:
     """A call as it is recorded. `is_first`: of its function. `modules`: (name, visit, visits in a run) of the modules around
     it, outermost first. `ends`: how many of them, from the innermost, return its first output, with extents `shape`; in
-    the backward pass, how many have its first input as the gradient of what they return. `calls_root`: a run that begins
-    with it may be a call of the region's root, in a step without values, too."""
+    the backward pass, how many have its first input as the gradient of what they return."""
 
-    __slots__ = ("region", "is_backward", "is_first", "calls_root", "op", "inputs", "outputs", "modules", "ends", "shape")
+    __slots__ = ("region", "is_backward", "is_first", "op", "inputs", "outputs", "modules", "ends", "shape")
 
 
 class Calls:
     def __init__(self, observer):
         self._observer = observer
-        self._sites = []
+        self._sites, self._regions = [], []
         self._told = {}  # "SCOPE.OP" -> which outputs are made of which inputs
         self._running = {}  # (region, whether backward) -> _Run, or None for a run that is not recorded
         self._counted, self._step = {}, -1  # (id of a place, phase) -> calls in this step
 
     def forget(self):
         """In a child of a fork."""
-        for known in (self._sites, self._told, self._running, self._counted):
+        for known in (self._sites, self._regions, self._told, self._running, self._counted):
             known.clear()
 
     def add(self, region, call, made_of, graph, is_backward, is_first, with_inputs):
@@ -69,7 +68,6 @@ class Calls:
         observer, node = self._observer, made_of.of[call]
         site = _Site()
         site.region, site.is_backward, site.is_first = region, is_backward, is_first
-        site.calls_root = is_first and not is_backward and region.root is not None
         site.op = observer.port.intern(call.op)
         site.modules = [(self._name(number, path), visit, graph.visits.get(number, 1))
                         for number, path, visit in (node.modules if node is not None else ())]
@@ -113,14 +111,36 @@ class Calls:
         for path, line in _FRAME.findall(trace)[-1:]:
             yield self._observer.module_facts.code.place(path, int(line))
 
+    def add_run(self, region):
+        """@return the number by which begins() is told of a run of the region's forward code."""
+        self._regions.append(region)
+        return len(self._regions) - 1
+
+    def begins(self, number):
+        """In the generated code of a function that calls modules: outside of other modules' calls, its are roots."""
+        observer = self._observer
+        try:
+            region, thread = self._regions[number], observer.threads.state
+            if not observer.active or thread.entry is not None or observer.modules.in_backward():
+                return
+            if region.are_called:
+                region.are_called = False
+                return
+            for root in region.roots:
+                module = root()
+                if module is not None:
+                    observer.modules.find(thread, module, observer.names.entries.get(id(module)), (), region.trains)
+        except Exception as error:
+            observer.failed("compiled region", error)
+
     def before(self, number, operands):
         """In the generated code, before a call. `operands`: what it takes; all but tensors is left out."""
-        if self._observer.capture or self._sites[number].calls_root:
+        if self._observer.capture:
             self._record(self._observer.threads.state, number, operands, False)
 
     def after(self, number, operands):
         """In the generated code, behind a call. `operands`: what it has written."""
-        if self._observer.capture or self._sites[number].calls_root:
+        if self._observer.capture:
             self._record(self._observer.threads.state, number, operands, True)
 
     @spent.sampled
@@ -130,8 +150,6 @@ class Calls:
             site = self._sites[number]
             if site.is_first and (not is_output or not site.inputs and not (site.is_backward and site.ends)):
                 self._begin(thread, site)
-            if not observer.capture:
-                return
             run = self._running.get((site.region, site.is_backward))
             if run is None:
                 return
@@ -153,8 +171,6 @@ class Calls:
 
     def _begin(self, thread, site):
         """A run of a region's code begins. Which forward pass a backward pass belongs to is known where one alone waited."""
-        if site.calls_root and thread.entry is None:
-            self._call_root(thread, site.region)
         region, step = site.region, self._observer.step
         if region.step != step:
             region.step, region.waiting = step, 0
@@ -165,13 +181,6 @@ class Calls:
         run = self._running[region, False] = _Run(thread.entry.place.name if thread.entry is not None else region.home)
         region.waiting += 1
         region.last = run if region.waiting == 1 else None
-
-    def _call_root(self, thread, region):
-        modules, module = self._observer.modules, region.root()
-        if region.is_called:
-            region.is_called = False
-        elif module is not None and not modules.in_backward():
-            modules.find(thread, module, self._observer.names.entries.get(id(module)), (), region.trains)
 
     def _call(self, site, run, phase, index):
         """(place, number of the call) of one of the modules around a call."""
@@ -201,7 +210,9 @@ class Calls:
 
 def _moved(name, home, here):
     """A module's name where the region that it was named in runs in another module."""
-    if home is None or name != home and not name.startswith(home + "." if home else ""):
+    if home is None:
+        return name or here
+    if name != home and not name.startswith(home + "." if home else ""):
         return name
     return (here + "." + name[len(home):].lstrip(".")).strip(".")
 

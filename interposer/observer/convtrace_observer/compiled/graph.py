@@ -9,6 +9,7 @@ import re
 _LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
 _LINE = re.compile(r", line \d+")
 _VISIT = re.compile(r"@(\d+)$")
+_RESUMED = ", in torch_dynamo_resume_in_"  # the rest of a function behind what Dynamo does not trace
 # What autograd adds to the trace of a node that sums gradients.
 _ADDED = "Gradient addition node"
 
@@ -27,6 +28,7 @@ class Graph:
         """@param graph  a torch.fx.Graph"""
         self.nodes, self.visits = {}, {}  # by name; by id of a module
         self._by_trace, self._by_position, self._arguments = {}, {}, []
+        self.roots, self.is_resumed = {}, False  # id of each outermost module: where Dynamo found it, as "L['self'].model"
         numbers, before = {}, None
         for position, fx in enumerate(graph.nodes):
             if fx.op == "placeholder":
@@ -35,6 +37,9 @@ class Graph:
                 self._arguments.append(user.name if user is not None else "")
             elif fx.op != "output":
                 node = self.nodes[fx.name] = self._by_position[position] = _node(fx, position)
+                if node.modules:
+                    self.roots.setdefault(node.modules[0][0], _VISIT.sub("", next(iter(fx.meta["nn_module_stack"].values()))[0]))
+                self.is_resumed = self.is_resumed or _RESUMED in node.trace
                 node.arguments = {numbers[one] for one in fx.all_input_nodes if one in numbers}
                 for number, _, visit in node.modules:
                     self.visits[number] = max(self.visits.get(number, 1), visit + 1)
@@ -45,10 +50,6 @@ class Graph:
                 before = node
         if before is not None:
             before.ends = len(before.modules)
-
-    def roots(self):
-        """@return ids of the outermost modules, in the order of their calls."""
-        return list(dict.fromkeys(node.modules[0][0] for node in self.nodes.values() if node.modules))
 
     def argument(self, number):
         """@return the position of the first node that uses an argument of the graph, or None."""

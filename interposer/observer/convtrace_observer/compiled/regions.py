@@ -5,21 +5,20 @@ PyTorch. This part reads the file when Inductor loads it, and lets calls.py reco
 whose values are wanted. The kernels, their order and Inductor's cache are not touched, and nothing is compiled anew.
 """
 import functools
-import gc
 import threading
 import weakref
 
 from ..base import imports, replaced
-from . import calls, graph, sources, twin, wrapper_source
+from . import calls, graph, roots, sources, twin, wrapper_source
 
 _MAX_REGIONS = 4096
 _ALL, _CALLS = "all", "calls"
 
 
 class _Compilation(threading.local):
-    """The outermost compile_fx that runs on this thread: its graph, or None; and the root that the graph calls first, or None."""
+    """The outermost compile_fx that runs on this thread: its graph, or None; and references to the roots that it calls."""
 
-    graph = root = None
+    graph, roots = None, ()
 
 
 class Regions:
@@ -30,7 +29,7 @@ class Regions:
         self._current = _Compilation()
         self._known = {}  # (compilation, number of the graph in it) -> (graph, calls.Region, Sources.returned of the forward code)
         self._twins = []
-        self._callers = {}  # id of a root -> reference to it, and Dynamo's number of the function whose first region calls it
+        self._callers = {}  # id of a root -> reference to it, and Dynamo's number of the function that calls it
         self._observed = False  # whether the twins run
         self._failures = 0
         self._replaced = replaced.Replaced()
@@ -42,16 +41,20 @@ class Regions:
 
     def remove(self):
         self._end_watch()
-        self.switch(False)
+        self._put_back()
         self._replaced.put_back()
 
     def forget(self):
         """In a child of a fork, whose engine numbers texts anew: regions that the parent compiled stay unobserved."""
-        self.switch(False)
+        self._put_back()
         self._observed = self._observer.capture
         self._calls.forget()
         for known in (self._known, self._callers, self._twins):
             known.clear()
+
+    def _put_back(self):
+        for one in self._twins:
+            one.put_back()
 
     def switch(self, observed):
         """Whether calls of regions are observed from now on."""
@@ -83,33 +86,37 @@ class Regions:
                 return original(model_, *args, **kwargs)  # it calls itself
             try:
                 self._current.graph = graph.Graph(model_.graph)
-                self._current.root = self._call_roots(self._current.graph)
+                self._current.roots = self._call_roots(self._current.graph)
             except Exception as error:
                 self._failed(error)
             try:
                 return original(model_, *args, **kwargs)
             finally:
-                self._current.graph = self._current.root = None
+                self._current.graph, self._current.roots = None, ()
 
         return compile_fx
 
     def _call_roots(self, known):
         """Of a function that is compiled the observer sees no calls of modules. Those that the graph calls are told as called
         now, before its first run.
-        @return a reference to the first; None where a module is being called, or an earlier region calls it in each run"""
+        @return references to them, which each later run calls; none where a module is being called, or where the graph is
+        that of the rest of a function whose first graph calls the first of them"""
         observer, thread = self._observer, self._observer.threads.state
         if thread.entry is not None or observer.modules.in_backward():
-            return None
-        modules = _alive(known.roots(), self._torch.nn.Module)
+            return ()
+        entries = observer.names.entries
+        modules = roots.find(known.roots, entries, self._torch.nn.Module)
         for module in modules:
-            observer.modules.find(thread, module, observer.names.entries.get(id(module)), ())
+            observer.modules.find(thread, module, entries.get(id(module)), ())
         if not modules:
-            return None
+            return ()
         function = (self._compilation() or "").split("/")[0]
-        first = self._callers.setdefault(id(modules[0]), (weakref.ref(modules[0]), function))
-        if first[0]() is not modules[0]:  # another module at the address of one that died
-            first = self._callers[id(modules[0])] = weakref.ref(modules[0]), function
-        return first[0] if first[1] == function else None
+        at, caller = self._callers.get(id(modules[0]), (lambda: None, None))
+        if not known.is_resumed or at() is not modules[0]:
+            self._callers[id(modules[0])] = weakref.ref(modules[0]), function
+        elif caller != function:
+            return ()
+        return tuple(map(weakref.ref, modules))
 
     def _loads(self, original):
         @functools.wraps(original)
@@ -152,10 +159,10 @@ class Regions:
         else:
             known, saved = self._current.graph, None
             entry = self._observer.threads.state.entry
-            region = calls.Region(key[0] or "", entry.place.name if entry is not None else None, self._current.root, kind == "forward")
+            region = calls.Region(key[0] or "", entry.place.name if entry is not None else None, self._current.roots, kind == "forward")
         if known is None:
             return  # the graph is not Dynamo's
-        names[twin.BEFORE], names[twin.AFTER] = self._calls.before, self._calls.after
+        names.update({twin.BEFORE: self._calls.before, twin.AFTER: self._calls.after, twin.BEGINS: self._calls.begins})
         functions = wrapper_source.read(text, line_map)
         # Parts that CUDA graphs are made of are functions of their own.
         first = "partition_0" if any(one.node.name == "partition_0" for one in functions) else "call"
@@ -173,19 +180,9 @@ class Regions:
                 observed[id(call.statement)] = self._calls.add(region, call, made_of, known, is_backward, is_first, self._wanted == _ALL)
                 is_first = False
             if len(self._twins) < _MAX_REGIONS:
-                always = not is_backward and function.node.name == first and region.root is not None
-                self._twins.append(twin.Twin(target, function.node, observed, always))
+                begins = not is_backward and region.roots and function.node.name == "call"
+                self._twins.append(twin.Twin(target, function.node, observed, self._calls.add_run(region) if begins else None))
                 self._twins[-1].switch(self._observed)
-
-
-def _alive(numbers, kind):
-    """The modules with these ids, as far as there are any. An id alone may be one of a module that is gone."""
-    wanted, found = set(numbers), {}
-    if wanted:
-        for one in gc.get_objects():
-            if id(one) in wanted and issubclass(type(one), kind):
-                found[id(one)] = one
-    return [found[number] for number in numbers if number in found]
 
 
 def _function(names, name):

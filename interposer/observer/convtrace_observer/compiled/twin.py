@@ -5,7 +5,7 @@ others; the function object, its globals and the compiled kernels stay what they
 import ast
 import weakref
 
-BEFORE, AFTER = "_convtrace_before", "_convtrace_after"
+BEFORE, AFTER, BEGINS = "_convtrace_before", "_convtrace_after", "_convtrace_begins"
 
 
 class Twin:
@@ -13,23 +13,33 @@ class Twin:
 
     __slots__ = ("_function", "_plain", "_observed", "_always")
 
-    def __init__(self, function, node, observed, always):
+    def __init__(self, function, node, observed, run=None):
         """@param node  the function as ast, which becomes the observed one
         @param observed  by id() of a call's statement: number that the observer is given, what the call takes, what it
             writes, as (name, expression)
-        @param always  the observed one runs in steps without values, too
+        @param run  number that the observer is given when the function begins, in steps without values, too: the observed
+            version runs in all steps then. None: the observer is not told of that
         """
-        self._function, self._plain, self._always = weakref.ref(function), function.__code__, always
+        self._function, self._plain, self._always = weakref.ref(function), function.__code__, run is not None
         _insert(node, observed)
+        if self._always:
+            told = ast.Expr(ast.Call(ast.Name(BEGINS, ast.Load()), [ast.Constant(run)], []))
+            node.body.insert(0, ast.copy_location(told, node.body[0]))
         module = ast.fix_missing_locations(ast.Module([node], []))
         code = compile(module, self._plain.co_filename, "exec", dont_inherit=True)
         self._observed = next(one for one in code.co_consts if hasattr(one, "co_code"))
 
     def switch(self, observed):
         """@return whether the function still lives."""
+        return self._run(self._observed if observed or self._always else self._plain)
+
+    def put_back(self):
+        self._run(self._plain)
+
+    def _run(self, code):
         function = self._function()
         if function is not None:
-            function.__code__ = self._observed if observed or self._always else self._plain
+            function.__code__ = code
         return function is not None
 
 
