@@ -196,12 +196,12 @@ void RankDiff::count(const StepPair& pair) {
   const Alignment& alignment = pair.alignment;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const Comparison& comparison = pair.comparisons[m];
-    if (pair.base_of(m).kind == SlotKind::kInitialBuffer) continue;  // evidence, not judged
+    const SlotKind kind = pair.base_of(m).kind;
+    if (kind == SlotKind::kInitialBuffer) continue;  // evidence, not judged
     ++outcome_.values;
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
     const bool is_unknown = comparison.verdict == Class::kBitDifference && !comparison.bits_known;
-    const SlotKind kind = pair.base_of(m).kind;
     if (is_unknown && kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }

@@ -1,6 +1,7 @@
 """Second versions of the functions of a generated file: the same statements, with a call of the observer before and
 behind each kernel. A function gets the code of its twin in steps whose values are wanted, and its own code again in
-others; the function object, its globals and the compiled kernels stay what they are.
+others; one that tells when it begins has that of its twin in all steps. The function object, its globals and the compiled
+kernels stay what they are.
 """
 import ast
 import weakref
