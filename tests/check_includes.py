@@ -46,7 +46,7 @@ ROOMS = {
     "interposer/abi": "",
     "interposer/core/runtime": "interposer/abi",
     "interposer/core/control": "cupti/kernels format/settings interposer/core/runtime",
-    "interposer/core/queue": "interposer/core/runtime",
+    "interposer/core/queue": "cupti/stats cupti/stats/tile interposer/core/runtime",
     "interposer/core/memory": "cupti/memory interposer/core/queue interposer/core/runtime",
     "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "
         "format/values interposer/core/runtime",

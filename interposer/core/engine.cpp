@@ -331,6 +331,12 @@ void Engine::on_custom_op() noexcept {
   if (!begun_.load(std::memory_order_acquire)) begin_trace();
 }
 
+bool Engine::take_value(const format::TensorStats& event, const stats::Layout& elements) noexcept {
+  if (process_state().get() != EngineState::kActive) return false;
+  if (!begun_.load(std::memory_order_acquire)) begin_trace();
+  return queue_.push_value(event, elements);
+}
+
 void Engine::on_fact(std::string_view name, std::string_view value) {
   facts_.set(std::string(name), std::string(value));
   if (name == "custom_op_libraries") expect_custom_ops();

@@ -13,6 +13,7 @@
 #include "cupti/interceptor.h"
 #include "cupti/memory/address_map.h"
 #include "cupti/stats/cpu/helper_threads.h"
+#include "cupti/stats/tile/layout.h"
 #include "format/model/definitions.h"
 #include "format/model/event_sink.h"
 #include "interposer/core/control/capture_rules.h"
@@ -43,6 +44,10 @@ class ObserverHost {
   /// A custom op was called, in this process or another, for the first time.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;
+  /// Takes a value whose statistics, range hashes and samples are to be computed from `elements`.
+  /// @return false if they are to be computed here: the value is large, or many wait.
+  [[nodiscard]] virtual bool take_value(const format::TensorStats& event,
+                                        const stats::Layout& elements) noexcept = 0;
   /// The observer reports time that it spent outside of submit().
   virtual void on_spent(uint64_t ns) noexcept = 0;
 };

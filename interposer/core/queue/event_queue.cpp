@@ -3,25 +3,68 @@
 #include "format/base/clock.h"
 
 namespace convtrace::engine {
+namespace {
+
+/// @return the calling thread's context, whose ring is mapped; null if there is no memory.
+ThreadContext* context_with_ring() noexcept {
+  ThreadContext* const context = this_thread();
+  if (context == nullptr) return nullptr;
+  ByteRing& ring = context->events;
+  return ring.mapped() || ring.map(kEventRingBytes) ? context : nullptr;
+}
+
+bool is_crowded(const ByteRing& ring) noexcept { return ring.used() > ring.capacity() / 2; }
+
+}  // namespace
 
 void EventQueue::push(const format::Event& event) noexcept {
-  ThreadContext* const context = this_thread();
+  ThreadContext* const context = context_with_ring();
   if (context == nullptr) return lose(format::LossReason::kQueueFull);
-  ByteRing& ring = context->events;
-  if (!ring.mapped() && !ring.map(kEventRingBytes)) return lose(format::LossReason::kQueueFull);
   const size_t bytes = packed_bytes(event);
-  std::byte* const out = ring.reserve(bytes, static_cast<uint32_t>(event.index()));
+  std::byte* const out = context->events.reserve(bytes, static_cast<uint32_t>(event.index()));
   if (out == nullptr) {
     wakeup_.wake();
-    return lose(bytes > ring.max_payload() ? format::LossReason::kRecordTooLarge
-                                           : format::LossReason::kQueueFull);
+    return lose(bytes > context->events.max_payload() ? format::LossReason::kRecordTooLarge
+                                                      : format::LossReason::kQueueFull);
   }
   pack(event, out);
-  format::EventHeader& header = packed_header(out);
+  commit(*context, out);
+}
+
+bool EventQueue::push_value(const format::Event& event, const stats::Layout& elements) noexcept {
+  ThreadContext* const context = context_with_ring();
+  if (context == nullptr || elements.bytes() > kSmallValueBytes || is_crowded(context->events)) {
+    return false;
+  }
+  const size_t bytes = packed_bytes(event);
+  std::byte* const out = context->events.reserve(bytes + elements.bytes(), kValueTag);
+  if (out == nullptr) return false;
+  pack(event, out);
+  stats::gather(elements, 0, elements.count, out + bytes);
+  commit(*context, out);
+  return true;
+}
+
+void EventQueue::commit(ThreadContext& context, std::byte* packed) noexcept {
+  format::EventHeader& header = packed_header(packed);
   if (header.t_ns == 0) header.t_ns = now_ns();
-  if (header.thread == 0) header.thread = context->thread;
-  ring.commit();
-  if (ring.used() > ring.capacity() / 2) wakeup_.wake();
+  if (header.thread == 0) header.thread = context.thread;
+  context.events.commit();
+  if (is_crowded(context.events)) wakeup_.wake();
+}
+
+format::Event EventQueue::computed(const std::byte* packed) noexcept {
+  format::Event event = unpack(format::Event(format::TensorStats{}).index(), packed);
+  auto& value = std::get<format::TensorStats>(event);
+  const uint64_t count = value.bytes / format::element_bytes(value.dtype);
+  const auto view = stats::dense_view(packed + packed_bytes(event), value.dtype, count);
+  // Of dense elements: it cannot fail.
+  (void)stats::compute_on_cpu(view, value.capture, result_);
+  value.stats = result_.stats;
+  value.variant = result_.variant;
+  value.range_hashes = {result_.range_hashes, result_.range_count};
+  value.samples = {result_.samples, result_.sample_bytes};
+  return event;
 }
 
 EventQueue::Losses EventQueue::take_losses() noexcept {

@@ -7,13 +7,17 @@
 /// Order:    drain() reads the clock before it looks at any ring and takes only events stamped up
 ///           to then. So if one event happened before another (on the same thread, or synchronised
 ///           between threads), they come out in that order, also across drains.
-/// Threads:  push and lose from any, drain from one.
+/// Values:   a small value in host memory comes as a copy of its elements. drain() computes its
+///           statistics, so the thread of the host does not.
+/// Threads:  push, push_value and lose from any, drain from one.
 /// Cost:     a push is a copy into memory that is already mapped: no lock, no system call.
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 
+#include "cupti/stats/compute.h"
+#include "cupti/stats/tile/layout.h"
 #include "format/model/events.h"
 #include "interposer/core/queue/event_pack.h"
 #include "interposer/core/queue/ring_merge.h"
@@ -21,9 +25,12 @@
 
 namespace convtrace::engine {
 
-/// Enough for 30,000 launches. A writer thread that shares its processor with eight other threads
-/// drains the ring a few times a second.
-inline constexpr size_t kEventRingBytes = size_t{4} << 20;
+/// Half of it, which values may fill, is enough for 30,000 launches. A writer thread that shares its
+/// processor with eight other threads drains the ring a few times a second.
+inline constexpr size_t kEventRingBytes = size_t{8} << 20;
+
+/// Copying so much takes about a tenth of the time that its statistics take (1 us).
+inline constexpr size_t kSmallValueBytes = 4096;
 
 class EventQueue {
  public:
@@ -32,6 +39,13 @@ class EventQueue {
 
   /// Copies `event` with everything that it borrows, and sets its time and thread if they are 0.
   void push(const format::Event& event) noexcept;
+
+  /// As push(), of a TensorStats whose statistics, range hashes and samples drain() computes from the
+  /// elements as they are now.
+  /// @param elements  of the event's dtype and bytes.
+  /// @return false, with nothing pushed, if there are more than kSmallValueBytes, or if the ring is
+  /// more than half full: a writer thread without a processor gets no work on top.
+  [[nodiscard]] bool push_value(const format::Event& event, const stats::Layout& elements) noexcept;
 
   void lose(format::LossReason reason, uint64_t count = 1) noexcept {
     losses_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);
@@ -50,15 +64,22 @@ class EventQueue {
     return merge_.run(
         &ThreadContext::events, horizon_ns,
         [](const ByteRing::Record& record) { return packed_header(record.payload).t_ns; },
-        [&take](const ByteRing::Record& record) {
-          return take(unpack(record.tag, record.payload));
+        [&](const ByteRing::Record& record) {
+          return take(record.tag == kValueTag ? computed(record.payload)
+                                              : unpack(record.tag, record.payload));
         });
   }
 
  private:
+  static constexpr uint32_t kValueTag = std::variant_size_v<format::Event>;
+
+  void commit(ThreadContext& context, std::byte* packed) noexcept;
+  [[nodiscard]] format::Event computed(const std::byte* packed) noexcept;
+
   Wakeup& wakeup_;
   std::array<std::atomic<uint64_t>, format::kEnumCount<format::LossReason>> losses_{};
-  RingMerge merge_;  ///< used by the thread that drains
+  RingMerge merge_;            ///< used by the thread that drains
+  stats::StatsResult result_;  ///< of the value that computed() has made last
 };
 
 }  // namespace convtrace::engine

@@ -1,9 +1,11 @@
 #include "interposer/core/queue/event_queue.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "format/base/clock.h"
 #include "tests/support/catch.h"
+#include "tests/support/same_stats.h"
 
 using namespace convtrace;
 using namespace convtrace::engine;
@@ -190,6 +192,80 @@ TEST_CASE("event_queue: what does not fit is counted with its reason, the rest i
   diagnostic.message = huge;
   queue.push(diagnostic);
   CHECK(queue.take_losses()[static_cast<size_t>(format::LossReason::kRecordTooLarge)] == 1);
+}
+
+TEST_CASE("event_queue: the statistics of a small value are those of its elements at the push",
+          "[engine][queue][stats]") {
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
+  using format::DType;
+  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF64, DType::kI8, DType::kI64,
+                               DType::kBool, DType::kC64, DType::kF8E4M3FN, DType::kF4E2M1FN);
+  const bool transposed = GENERATE(false, true);
+  const uint32_t size = format::element_bytes(dtype);
+  std::vector<std::byte> memory(12 * size);
+  for (size_t i = 0; i < memory.size(); ++i)
+    memory[i] = dtype == DType::kBool ? std::byte(i % 2) : std::byte(i * 37 + 60);
+  stats::TensorView view{.data = memory.data(), .dtype = dtype, .rank = 2};
+  view.shape[0] = 4, view.shape[1] = 3;
+  view.strides[0] = transposed ? 1 : 3, view.strides[1] = transposed ? 4 : 1;
+  static stats::StatsResult expected;
+  REQUIRE(stats::compute_on_cpu(view, format::Capture::kStats, expected).ok());
+  stats::Layout elements;
+  REQUIRE(stats::flatten(view, elements).ok());
+
+  format::TensorStats pushed;
+  const uint64_t shape[] = {4, 3};
+  pushed.dtype = dtype;
+  pushed.bytes = memory.size();
+  pushed.shape = shape;
+  queue.push(step(1, 0));
+  REQUIRE(queue.push_value(pushed, elements));
+  memory.assign(memory.size(), std::byte{1});
+  size_t taken = 0;
+  queue.drain(~uint64_t{0}, [&](const Event& event) {
+    if (++taken == 1) return std::holds_alternative<format::Step>(event);
+    const auto& value = std::get<format::TensorStats>(event);
+    CHECK(test::same_bits(value.stats, expected.stats));
+    CHECK(value.variant == expected.variant);
+    CHECK(value.range_hashes.size() == expected.range_count);
+    CHECK(std::ranges::equal(value.samples,
+                             std::span(expected.samples).first(expected.sample_bytes)));
+    CHECK(std::ranges::equal(value.shape, shape));
+    CHECK(value.header.t_ns != 0);
+    CHECK(value.header.thread != 0);
+    return true;
+  });
+  CHECK(taken == 2);
+}
+
+TEST_CASE("event_queue: values that wait fill at most half a ring, a large one is not taken",
+          "[engine][queue]") {
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
+  const std::vector<std::byte> memory(kSmallValueBytes + 1);
+  const auto push = [&](size_t bytes) {
+    format::TensorStats value;
+    value.dtype = format::DType::kU8;
+    value.bytes = bytes;
+    stats::Layout elements;
+    const auto view = stats::dense_view(memory.data(), value.dtype, bytes);
+    REQUIRE(stats::flatten(view, elements).ok());
+    return queue.push_value(value, elements);
+  };
+  const auto drain = [&] {
+    return queue.drain(~uint64_t{0}, [](const Event&) { return true; });
+  };
+  CHECK_FALSE(push(kSmallValueBytes + 1));
+  size_t pushed = 0;
+  while (push(kSmallValueBytes)) ++pushed;
+  CHECK(pushed > kEventRingBytes / 2 / (2 * kSmallValueBytes));
+  CHECK(pushed < kEventRingBytes / kSmallValueBytes);
+  queue.push(step(1, 0));  // has room
+  CHECK(drain() == pushed + 1);
+  CHECK(push(kSmallValueBytes));
+  CHECK(drain() == 1);
+  CHECK(queue.take_losses()[static_cast<size_t>(format::LossReason::kQueueFull)] == 0);
 }
 
 TEST_CASE("event_queue: handed over between threads, cause comes before effect in every drain",

@@ -163,6 +163,39 @@ TEST_CASE("observer_port: padding is counted in host memory, of each row of a ba
   CHECK(stats[4].padding == format::Padding::kNone);
 }
 
+TEST_CASE("observer_port: a value of which statistics alone are wanted is left to the host",
+          "[engine][observer]") {
+  const std::vector<float> values{1, -2, 3, 4, 5, 6};
+  const TensorSpec spec{.data = values.data(), .shape = {6}};
+  const auto taken = [&](PortScene& f, const TensorSpec& one) {
+    f.host.takes_values = true;
+    f.submit(MessageBatch().tensor(one));
+    CHECK(f.host.taken.size() + f.sink.all<format::TensorStats>().size() == 1);
+    return !f.host.taken.empty();
+  };
+  PortScene plain, hash, padded, empty;
+  CHECK(taken(plain, spec));
+  CHECK(plain.host.taken[0].first == reinterpret_cast<uint64_t>(values.data()));
+  CHECK(plain.host.taken[0].second == 24);
+  TensorSpec hashed = spec, none = spec, of_op = spec, indices = spec;
+  hashed.capture = format::Capture::kHash;
+  hashed.phase = format::Phase::kBackward;
+  CHECK_FALSE(taken(hash, hashed));
+  none.shape = {0};
+  CHECK_FALSE(taken(empty, none));
+  PortScene without_samples(settings::Mode::kStats, 0), many(settings::Mode::kStats, 9);
+  CHECK_FALSE(taken(without_samples, spec));
+  CHECK_FALSE(taken(many, spec));
+  PortScene stored(settings::Mode::kSnapshot);
+  CHECK_FALSE(taken(stored, spec));
+  PortScene poison(settings::Mode::kStats, 8, nullptr, true);
+  of_op.op = poison.id("my::op");
+  CHECK_FALSE(taken(poison, of_op));
+  indices.dtype = format::DType::kI32;
+  indices.padding = format::Padding::kEmbedding;
+  CHECK_FALSE(taken(padded, indices));
+}
+
 TEST_CASE("observer_port: a CPU tensor is computed before submit returns", "[engine][observer]") {
   PortScene f;
   const std::vector<float> values{1, -2, 3, NAN, 5, 6};
