@@ -41,6 +41,7 @@ MODES = ("launches", "hash", "stats", "snapshot")  # from cheap to dear
 GOALS = {"step": {"launches": 1.015, "stats": 1.15, "every50": 1.02}, "tiny_step": {"stats": 1.35, "every50": 1.04}}
 MODULE_CALL_GOAL_US, VALUE_GOAL_US, COLLECTIVE_GOAL_US = 0.5, 2.5, 3
 TOLD_COST_GOAL = 0.25
+COMPILE_GOAL = 1.02
 ORDER_GOAL = 1.02  # what is alike within noise is in order
 
 
@@ -194,8 +195,8 @@ def worker(work):
 
 
 class Program:
-    def __init__(self, work, way, folder):
-        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")}
+    def __init__(self, work, way, folder, **settings):
+        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CONVTRACE")} | settings
         self.trace = pathlib.Path(folder, f"{work}-{way}.ctrace")
         if way != "plain":
             environment |= {"LD_PRELOAD": str(PRELOAD), "CONVTRACE_OUTPUT": str(self.trace), **WAYS[way]}
@@ -271,6 +272,23 @@ def compiled_rows(pairs, folder):
     return rows
 
 
+def compile_row(pairs):
+    """What tracing adds to the first steps, in which everything is compiled: each program has an empty cache."""
+    ratios = []
+    for pair in range(pairs):
+        seconds = {}
+        for way in ("plain", "compiled_calls")[::1 if pair % 2 == 0 else -1]:
+            with tempfile.TemporaryDirectory() as cache:
+                program = Program("compiled_steps", way, cache, TORCHINDUCTOR_CACHE_DIR=cache)
+                seconds[way] = program.sample()
+                if program.finish():
+                    sys.exit("bench_observer: a program that compiles failed")
+        ratios.append(seconds["compiled_calls"] / seconds["plain"])
+    return row("compiled.compile", statistics.median(ratios), "ratio", COMPILE_GOAL,
+               "the first %d steps without the preload, caches empty" % STEPS_PER_SAMPLE,
+               spread_of(ratios) / statistics.median(ratios))
+
+
 def value_row(pairs, folder):
     """What one value more costs."""
     added = []
@@ -320,7 +338,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         compiled = compiled_rows(pairs, folder)
         if "--compiled" in sys.argv:
-            return print(json.dumps(compiled))
+            return print(json.dumps([*compiled, compile_row(pairs // 3)]))
         tiny, _ = step_rows("tiny_step", "a step with 78 values of at most 512 bytes without the preload", pairs, folder,
                             {way: WAYS[way] for way in ("stats", "nothing")})
         steps, ratios = step_rows("step", "the demo's step on the CPU without the preload", pairs, folder, WAYS)
