@@ -331,7 +331,7 @@ void Engine::on_custom_op() noexcept {
   if (!begun_.load(std::memory_order_acquire)) begin_trace();
 }
 
-bool Engine::take_value(const format::TensorStats& event, const stats::Layout& elements) noexcept {
+bool Engine::queue_value(const format::TensorStats& event, const stats::Layout& elements) noexcept {
   if (process_state().get() != EngineState::kActive) return false;
   if (!begun_.load(std::memory_order_acquire)) begin_trace();
   return queue_.push_value(event, elements);

@@ -130,8 +130,8 @@ class Engine final : public format::EventSink,
   void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept override;
   void on_custom_op() noexcept override;
   void on_fact(std::string_view name, std::string_view value) override;
-  [[nodiscard]] bool take_value(const format::TensorStats& event,
-                                const stats::Layout& elements) noexcept override;
+  [[nodiscard]] bool queue_value(const format::TensorStats& event,
+                                 const stats::Layout& elements) noexcept override;
   void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }
 
   format::SampleOutcome submit_at_once(std::span<cupti::DeviceRequest> batch,

@@ -27,7 +27,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "cupti" / "stats" / "kernels"
 FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT}")
-SLOW_F64 = {"86", "89", "120"}  # where f32 is summed by narrow_sums.h
+SLOW_F64 = {"86", "120"}  # where f32 is summed by narrow_sums.h
 HASH_CHUNKS = 2  # of a turn of the hash alone (thread_hash.h), each loaded if the tile has it
 GROUP_BYTES, CHUNK_GROUPS, BLOCK_THREADS, SM_REGISTERS = 16, 4, 64, 65536
 CHUNK_BYTES = CHUNK_GROUPS * GROUP_BYTES

@@ -64,7 +64,7 @@ class ObserverPort::Batch {
 
   [[nodiscard]] uint64_t generation_of(const format::TensorStats& event);
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
-  bool leave_to_host(TensorRequest& request);
+  bool leave_to_writer(TensorRequest& request);
   void compute_here(TensorRequest& request);
   bool store_value(format::TensorStats& event, const stats::TensorView& view);
   void queue_for_device(const TensorRequest& request);
@@ -206,9 +206,9 @@ void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool ha
   if (is_hash && !known) event.capture = format::Capture::kStats;
 }
 
-/// Leaves a value of which nothing but statistics and samples is wanted to the host.
-/// @return false if it does not take it.
-bool ObserverPort::Batch::leave_to_host(TensorRequest& request) {
+/// Leaves a value of which nothing but statistics and samples is wanted to the writer thread.
+/// @return false if they are to be computed here.
+bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
   format::TensorStats& event = request.event;
   const bool more = (deps_.poison && event.op) || event.padding != format::Padding::kNone ||
                     request.samples == 0 || request.samples > stats::kSampleCount;
@@ -218,11 +218,11 @@ bool ObserverPort::Batch::leave_to_host(TensorRequest& request) {
     return false;
   }
   event.shape = stats::shape_of(request.view);
-  return deps_.host.take_value(event, elements);
+  return deps_.host.queue_value(event, elements);
 }
 
 void ObserverPort::Batch::compute_here(TensorRequest& request) {
-  if (leave_to_host(request)) return deps_.state.succeeded(FailureKind::kStatistics);
+  if (leave_to_writer(request)) return deps_.state.succeeded(FailureKind::kStatistics);
   format::TensorStats& event = request.event;
   stats::StatsResult result;
   if (!stats::compute_on_cpu(request.view, event.capture, result, deps_.helpers).ok()) {

@@ -44,10 +44,11 @@ class ObserverHost {
   /// A custom op was called, in this process or another, for the first time.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;
-  /// Takes a value whose statistics, range hashes and samples are to be computed from `elements`.
+  /// Queues a value whose statistics and samples the writer thread computes.
+  /// @param elements  of the value, as they are now.
   /// @return false if they are to be computed here: the value is large, or many wait.
-  [[nodiscard]] virtual bool take_value(const format::TensorStats& event,
-                                        const stats::Layout& elements) noexcept = 0;
+  [[nodiscard]] virtual bool queue_value(const format::TensorStats& event,
+                                         const stats::Layout& elements) noexcept = 0;
   /// The observer reports time that it spent outside of submit().
   virtual void on_spent(uint64_t ns) noexcept = 0;
 };

@@ -31,13 +31,15 @@ void EventQueue::push(const format::Event& event) noexcept {
   commit(*context, out);
 }
 
-bool EventQueue::push_value(const format::Event& event, const stats::Layout& elements) noexcept {
+bool EventQueue::push_value(const format::TensorStats& value,
+                            const stats::Layout& elements) noexcept {
+  const uint64_t size = elements.bytes();
+  if (size > kSmallValueBytes || size != value.bytes) return false;
   ThreadContext* const context = context_with_ring();
-  if (context == nullptr || elements.bytes() > kSmallValueBytes || is_crowded(context->events)) {
-    return false;
-  }
+  if (context == nullptr || is_crowded(context->events)) return false;
+  const format::Event event(value);
   const size_t bytes = packed_bytes(event);
-  std::byte* const out = context->events.reserve(bytes + elements.bytes(), kValueTag);
+  std::byte* const out = context->events.reserve(bytes + size, kValueTag);
   if (out == nullptr) return false;
   pack(event, out);
   stats::gather(elements, 0, elements.count, out + bytes);
@@ -54,7 +56,8 @@ void EventQueue::commit(ThreadContext& context, std::byte* packed) noexcept {
 }
 
 format::Event EventQueue::computed(const std::byte* packed) noexcept {
-  format::Event event = unpack(format::Event(format::TensorStats{}).index(), packed);
+  static const size_t kind = format::Event(format::TensorStats{}).index();
+  format::Event event = unpack(kind, packed);
   auto& value = std::get<format::TensorStats>(event);
   const uint64_t count = value.bytes / format::element_bytes(value.dtype);
   const auto view = stats::dense_view(packed + packed_bytes(event), value.dtype, count);
@@ -62,7 +65,7 @@ format::Event EventQueue::computed(const std::byte* packed) noexcept {
   (void)stats::compute_on_cpu(view, value.capture, result_);
   value.stats = result_.stats;
   value.variant = result_.variant;
-  value.range_hashes = {result_.range_hashes, result_.range_count};
+  static_assert(kSmallValueBytes <= stats::kMinRangeBytes);  // one range: no hashes of ranges
   value.samples = {result_.samples, result_.sample_bytes};
   return event;
 }

@@ -7,8 +7,8 @@
 /// Order:    drain() reads the clock before it looks at any ring and takes only events stamped up
 ///           to then. So if one event happened before another (on the same thread, or synchronised
 ///           between threads), they come out in that order, also across drains.
-/// Values:   a small value in host memory comes as a copy of its elements. drain() computes its
-///           statistics, so the thread of the host does not.
+/// Values:   a small value in host memory comes as a copy of its elements, whose statistics drain()
+///           computes, on the thread that drains.
 /// Threads:  push, push_value and lose from any, drain from one.
 /// Cost:     a push is a copy into memory that is already mapped: no lock, no system call.
 
@@ -25,8 +25,8 @@
 
 namespace convtrace::engine {
 
-/// Half of it, which values may fill, is enough for 30,000 launches. A writer thread that shares its
-/// processor with eight other threads drains the ring a few times a second.
+/// Values that wait fill at most half of it; the other half is enough for 30,000 launches. A writer
+/// thread that shares its processor with eight other threads drains the ring a few times a second.
 inline constexpr size_t kEventRingBytes = size_t{8} << 20;
 
 /// Copying so much takes about a tenth of the time that its statistics take (1 us).
@@ -40,12 +40,13 @@ class EventQueue {
   /// Copies `event` with everything that it borrows, and sets its time and thread if they are 0.
   void push(const format::Event& event) noexcept;
 
-  /// As push(), of a TensorStats whose statistics, range hashes and samples drain() computes from the
-  /// elements as they are now.
-  /// @param elements  of the event's dtype and bytes.
+  /// As push(), of a value whose statistics and samples drain() computes from the elements as they
+  /// are now.
+  /// @param elements  of the value, flattened.
   /// @return false, with nothing pushed, if there are more than kSmallValueBytes, or if the ring is
   /// more than half full: a writer thread without a processor gets no work on top.
-  [[nodiscard]] bool push_value(const format::Event& event, const stats::Layout& elements) noexcept;
+  [[nodiscard]] bool push_value(const format::TensorStats& value,
+                                const stats::Layout& elements) noexcept;
 
   void lose(format::LossReason reason, uint64_t count = 1) noexcept {
     losses_[static_cast<size_t>(reason)].fetch_add(count, std::memory_order_relaxed);

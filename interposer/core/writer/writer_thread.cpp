@@ -25,7 +25,7 @@ constexpr uint64_t kEverything = ~uint64_t{0};
 constexpr int kTurns = 64;
 
 /// Higher priority than the program's threads, where that is allowed: the work is small (about 0.2
-/// us an event), but events that it does not reach in time are lost.
+/// us an event, 1 us a small value), but events that it does not reach in time are lost.
 constexpr int kNiceness = -5;
 
 /// The number of error findings that are written to stderr.

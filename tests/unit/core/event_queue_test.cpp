@@ -200,22 +200,23 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
   EventQueue queue(wakeup);
   using format::DType;
   const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF64, DType::kI8, DType::kI64,
-                               DType::kBool, DType::kC64, DType::kF8E4M3FN, DType::kF4E2M1FN);
+                               DType::kBool, DType::kC64, DType::kC128, DType::kF8E4M3FN,
+                               DType::kF4E2M1FN, DType::kUnknown);
   const bool transposed = GENERATE(false, true);
   const uint32_t size = format::element_bytes(dtype);
-  std::vector<std::byte> memory(12 * size);
+  std::vector<std::byte> memory(40 * size);  // enough for a sketch
   for (size_t i = 0; i < memory.size(); ++i)
     memory[i] = dtype == DType::kBool ? std::byte(i % 2) : std::byte(i * 37 + 60);
   stats::TensorView view{.data = memory.data(), .dtype = dtype, .rank = 2};
-  view.shape[0] = 4, view.shape[1] = 3;
-  view.strides[0] = transposed ? 1 : 3, view.strides[1] = transposed ? 4 : 1;
+  view.shape[0] = 4, view.shape[1] = 10;
+  view.strides[0] = transposed ? 1 : 10, view.strides[1] = transposed ? 4 : 1;
   static stats::StatsResult expected;
   REQUIRE(stats::compute_on_cpu(view, format::Capture::kStats, expected).ok());
   stats::Layout elements;
   REQUIRE(stats::flatten(view, elements).ok());
 
   format::TensorStats pushed;
-  const uint64_t shape[] = {4, 3};
+  const uint64_t shape[] = {4, 10};
   pushed.dtype = dtype;
   pushed.bytes = memory.size();
   pushed.shape = shape;
@@ -228,7 +229,6 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
     const auto& value = std::get<format::TensorStats>(event);
     CHECK(test::same_bits(value.stats, expected.stats));
     CHECK(value.variant == expected.variant);
-    CHECK(value.range_hashes.size() == expected.range_count);
     CHECK(std::ranges::equal(value.samples,
                              std::span(expected.samples).first(expected.sample_bytes)));
     CHECK(std::ranges::equal(value.shape, shape));
@@ -260,9 +260,10 @@ TEST_CASE("event_queue: values that wait fill at most half a ring, a large one i
   size_t pushed = 0;
   while (push(kSmallValueBytes)) ++pushed;
   CHECK(pushed > kEventRingBytes / 2 / (2 * kSmallValueBytes));
-  CHECK(pushed < kEventRingBytes / kSmallValueBytes);
-  queue.push(step(1, 0));  // has room
-  CHECK(drain() == pushed + 1);
+  CHECK(pushed <= kEventRingBytes / 2 / kSmallValueBytes + 1);
+  constexpr uint32_t kSteps = kEventRingBytes / 2 / 100;
+  for (uint32_t i = 0; i < kSteps; ++i) queue.push(step(i + 1, i));
+  CHECK(drain() == pushed + kSteps);
   CHECK(push(kSmallValueBytes));
   CHECK(drain() == 1);
   CHECK(queue.take_losses()[static_cast<size_t>(format::LossReason::kQueueFull)] == 0);

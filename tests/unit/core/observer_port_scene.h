@@ -38,16 +38,22 @@ class FakeHost final : public ObserverHost {
   void on_fact(std::string_view name, std::string_view value) override {
     facts.emplace_back(name, value);
   }
-  bool take_value(const format::TensorStats& event, const stats::Layout& elements) noexcept override {
-    if (takes_values) taken.emplace_back(event.address, elements.bytes());
-    return takes_values;
+  bool queue_value(const format::TensorStats& event,
+                   const stats::Layout& elements) noexcept override {
+    if (queues_values) queued.push_back({event, {event.shape.begin(), event.shape.end()}, elements});
+    return queues_values;
   }
   void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }
 
   format::SampleOutcome answer = format::SampleOutcome::kSampled;
   bool settled = true;
-  bool takes_values = false;
-  std::vector<std::pair<uint64_t, uint64_t>> taken;  ///< addresses and bytes
+  struct Queued {
+    format::TensorStats event;  ///< without what it borrows
+    std::vector<uint64_t> shape;
+    stats::Layout elements;
+  };
+  bool queues_values = false;
+  std::vector<Queued> queued;
   std::vector<std::pair<uint64_t, size_t>> batches;
   std::vector<std::vector<uint64_t>> shapes;
   std::vector<format::Capture> captures;

@@ -163,40 +163,72 @@ TEST_CASE("observer_port: padding is counted in host memory, of each row of a ba
   CHECK(stats[4].padding == format::Padding::kNone);
 }
 
-TEST_CASE("observer_port: a value of which statistics alone are wanted is left to the host",
+TEST_CASE("observer_port: a value of which statistics alone are wanted is left to the writer thread",
           "[engine][observer]") {
   const std::vector<float> values{1, -2, 3, 4, 5, 6};
-  const TensorSpec spec{.data = values.data(), .shape = {6}};
-  const auto taken = [&](PortScene& f, const TensorSpec& one) {
-    f.host.takes_values = true;
-    f.submit(MessageBatch().tensor(one));
-    CHECK(f.host.taken.size() + f.sink.all<format::TensorStats>().size() == 1);
-    return !f.host.taken.empty();
+  PortScene f;
+  const auto submit = [](PortScene& scene, const TensorSpec& spec) {
+    scene.host.queues_values = true;
+    scene.submit(MessageBatch().step(4).tensor(spec));
+    const size_t computed = scene.sink.all<format::TensorStats>().size();
+    CHECK(scene.host.queued.size() + computed == 1);
+    return computed == 0;
   };
-  PortScene plain, hash, padded, empty;
-  CHECK(taken(plain, spec));
-  CHECK(plain.host.taken[0].first == reinterpret_cast<uint64_t>(values.data()));
-  CHECK(plain.host.taken[0].second == 24);
-  TensorSpec hashed = spec, none = spec, of_op = spec, indices = spec;
-  hashed.capture = format::Capture::kHash;
-  hashed.phase = format::Phase::kBackward;
-  CHECK_FALSE(taken(hash, hashed));
-  none.shape = {0};
-  CHECK_FALSE(taken(empty, none));
-  PortScene without_samples(settings::Mode::kStats, 0), many(settings::Mode::kStats, 9);
-  CHECK_FALSE(taken(without_samples, spec));
-  CHECK_FALSE(taken(many, spec));
-  PortScene stored(settings::Mode::kSnapshot);
-  CHECK_FALSE(taken(stored, spec));
-  PortScene poison(settings::Mode::kStats, 8, nullptr, true);
-  of_op.op = poison.id("my::op");
-  CHECK_FALSE(taken(poison, of_op));
-  indices.dtype = format::DType::kI32;
-  indices.padding = format::Padding::kEmbedding;
-  CHECK_FALSE(taken(padded, indices));
+  const TensorSpec spec{.scope = f.id("h.0"),
+                        .data = values.data(),
+                        .shape = {3, 2},
+                        .strides = {1, 3},
+                        .storage_bytes = 24};
+
+  SECTION("with all that the port knows of it") {
+    REQUIRE(submit(f, spec));
+    const FakeHost::Queued& queued = f.host.queued[0];
+    CHECK(queued.shape == std::vector<uint64_t>{3, 2});
+    CHECK(queued.event.header.step == 4);
+    CHECK(queued.event.place.scope.value == spec.scope);
+    CHECK(queued.event.address == reinterpret_cast<uint64_t>(values.data()));
+    CHECK(queued.event.bytes == 24);
+    CHECK(queued.event.dtype == format::DType::kF32);
+    CHECK(queued.event.capture == format::Capture::kStats);
+    CHECK(queued.elements.rank == 2);
+    CHECK(queued.elements.count == 6);
+  }
+  SECTION("an input that no record has described") {
+    TensorSpec input = spec;
+    input.capture = format::Capture::kHash;
+    REQUIRE(submit(f, input));
+    CHECK(f.host.queued[0].event.capture == format::Capture::kStats);
+  }
+  SECTION("not a hash, nothing, indices") {
+    TensorSpec one = spec;
+    const int kind = GENERATE(0, 1, 2);
+    if (kind == 0) {
+      one.capture = format::Capture::kHash;
+      one.phase = format::Phase::kBackward;
+    }
+    if (kind == 1) one.shape = {0, 2};
+    if (kind == 2) {
+      one.dtype = format::DType::kI32;
+      one.padding = format::Padding::kEmbedding;
+    }
+    CHECK_FALSE(submit(f, one));
+  }
+  SECTION("not without samples, and not with more of them") {
+    PortScene none(settings::Mode::kStats, 0), more(settings::Mode::kStats, 9);
+    CHECK_FALSE(submit(none, spec));
+    CHECK_FALSE(submit(more, spec));
+  }
+  SECTION("not what is stored, and not what may be poisoned") {
+    PortScene stored(settings::Mode::kSnapshot), poison(settings::Mode::kStats, 8, nullptr, true);
+    CHECK_FALSE(submit(stored, spec));
+    TensorSpec of_op = spec;
+    of_op.op = poison.id("my::op");
+    CHECK_FALSE(submit(poison, of_op));
+  }
 }
 
-TEST_CASE("observer_port: a CPU tensor is computed before submit returns", "[engine][observer]") {
+TEST_CASE("observer_port: a CPU tensor that is not queued is computed before submit returns",
+          "[engine][observer]") {
   PortScene f;
   const std::vector<float> values{1, -2, 3, NAN, 5, 6};
   f.journal.report(values.data(), 24, 0);
