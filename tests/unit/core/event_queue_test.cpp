@@ -199,9 +199,9 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
   Wakeup wakeup;
   EventQueue queue(wakeup);
   using format::DType;
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF64, DType::kI8, DType::kI64,
-                               DType::kBool, DType::kC64, DType::kC128, DType::kF8E4M3FN,
-                               DType::kF4E2M1FN, DType::kUnknown);
+  const DType dtype =
+      GENERATE(DType::kF32, DType::kBF16, DType::kF64, DType::kI8, DType::kI64, DType::kBool,
+               DType::kC64, DType::kC128, DType::kF8E4M3FN, DType::kF4E2M1FN, DType::kUnknown);
   const bool transposed = GENERATE(false, true);
   const uint32_t size = format::element_bytes(dtype);
   std::vector<std::byte> memory(40 * size);  // enough for a sketch
@@ -253,9 +253,7 @@ TEST_CASE("event_queue: values that wait fill at most half a ring, a large one i
     REQUIRE(stats::flatten(view, elements).ok());
     return queue.push_value(value, elements);
   };
-  const auto drain = [&] {
-    return queue.drain(~uint64_t{0}, [](const Event&) { return true; });
-  };
+  const auto drain = [&] { return queue.drain(~uint64_t{0}, [](const Event&) { return true; }); };
   CHECK_FALSE(push(kSmallValueBytes + 1));
   size_t pushed = 0;
   while (push(kSmallValueBytes)) ++pushed;

@@ -40,7 +40,8 @@ class FakeHost final : public ObserverHost {
   }
   bool queue_value(const format::TensorStats& event,
                    const stats::Layout& elements) noexcept override {
-    if (queues_values) queued.push_back({event, {event.shape.begin(), event.shape.end()}, elements});
+    if (queues_values)
+      queued.push_back({event, {event.shape.begin(), event.shape.end()}, elements});
     return queues_values;
   }
   void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }

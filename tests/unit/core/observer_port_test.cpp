@@ -163,8 +163,9 @@ TEST_CASE("observer_port: padding is counted in host memory, of each row of a ba
   CHECK(stats[4].padding == format::Padding::kNone);
 }
 
-TEST_CASE("observer_port: a value of which statistics alone are wanted is left to the writer thread",
-          "[engine][observer]") {
+TEST_CASE(
+    "observer_port: a value of which statistics alone are wanted is left to the writer thread",
+    "[engine][observer]") {
   const std::vector<float> values{1, -2, 3, 4, 5, 6};
   PortScene f;
   const auto submit = [](PortScene& scene, const TensorSpec& spec) {
