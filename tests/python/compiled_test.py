@@ -131,6 +131,19 @@ class MoreModels(RegionTest):
         self.check_model("dynamic", [], [])
 
 
+class OtherParts(RegionTest):
+    """More than a model is compiled, or in another way."""
+
+    def test_an_optimizer(self):
+        self.check_model("optimizer", ["up"], ["down"])
+
+    def test_the_backward_pass_as_it_runs(self):
+        self.check_model("autograd", ["up"], [])
+
+    def test_kernels_that_are_tuned(self):
+        self.check_model("tuned", ["qkv", "mlp.up"], ["qkv", "mlp.up"])
+
+
 class SharedCache(RegionTest):
     def test_processes_that_fill_it_at_once(self):
         plain, _ = self.run_model("gpt")

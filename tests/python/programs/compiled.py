@@ -175,6 +175,7 @@ class Planes(nn.Module):
 
 
 WHOLE = "whole"
+OPTIMIZER, AUTOGRAD = "optimizer", "autograd"  # the optimizer's step is compiled, too; the backward pass is compiled as it runs
 MODELS = {
     # name: what makes the model, what makes the batch of a step, options of torch.compile (None: the model compiles its parts;
     # WHOLE: a step of training is compiled, not the model)
@@ -190,6 +191,9 @@ MODELS = {
     "dropped": (lambda: nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.25), nn.Linear(16, 16)), lambda step: torch.randn(8, 16), {}),
     "step": (Gpt, lambda step: torch.randint(50, (4, 16)), WHOLE),
     "dynamic": (lambda: Mlp(16), lambda step: torch.randn(5 + step, 16), {"dynamic": True}),
+    "tuned": (lambda: Block(32), lambda step: torch.randn(4, 16, 32), {"mode": "max-autotune"}),
+    OPTIMIZER: (lambda: Mlp(16), lambda step: torch.randn(8, 16), {}),
+    AUTOGRAD: (lambda: Mlp(16), lambda step: torch.randn(8, 16), WHOLE),
 }
 
 
@@ -278,6 +282,9 @@ def main():
 
     if options == WHOLE and not is_eager:
         train = torch.compile(train)
+    if name == OPTIMIZER and not is_eager:
+        optimizer.step = torch.compile(optimizer.step)
+    torch._dynamo.config.compiled_autograd = name == AUTOGRAD and not is_eager
     losses = [train(batch(step)).item().hex() for step in range(3)]
     weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     counted = {}
