@@ -8,7 +8,7 @@ from unittest import mock
 
 from support import ObservedTest, torch
 
-from convtrace_observer.base import values
+from convtrace_observer.base import replaced, values
 from convtrace_observer.calls import ops
 
 nn = torch.nn
@@ -224,6 +224,37 @@ class Namespaces(unittest.TestCase):
                 "print(*{n.split('::')[0] for n in torch._C._dispatch_get_all_op_names()})")
         found = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
         self.assertEqual(found - ops.TORCH_NAMESPACES, set())
+
+
+class Replaced(unittest.TestCase):
+    def test_classmethods_of_python_and_of_c(self):
+        """autograd.Function.apply is one of Python up to PyTorch 2.14, and of C from 2.15 on."""
+        class Keys(dict):
+            of_c = vars(dict)["fromkeys"]
+
+            @classmethod
+            def of_python(cls, keys, value=None):
+                return cls.of_c(keys, value)
+
+        class More(Keys):
+            pass
+
+        all_replaced, seen = replaced.Replaced(), []
+        for name in "of_c", "of_python":
+            def make(original):
+                def replacement(cls, *args):
+                    seen.append(cls)
+                    return original(cls, *args)
+                return replacement
+
+            before = vars(Keys)[name]
+            all_replaced.wrap(Keys, name, make)
+            result = getattr(More, name)("ab", 1)
+            self.assertEqual((type(result), result), (More, {"a": 1, "b": 1}))
+            self.assertIn(More, seen)
+            seen.clear()
+            all_replaced.put_back()
+            self.assertIs(vars(Keys)[name], before)
 
 
 class Watches(ObservedTest):

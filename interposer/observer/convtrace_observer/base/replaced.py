@@ -1,4 +1,5 @@
 """Functions of the program's libraries that the observer replaces while it traces."""
+import types
 
 
 class Replaced:
@@ -10,8 +11,8 @@ class Replaced:
     def wrap(self, owner, name, make):
         """`make` gives the replacement of the original. An owner without such a function is left as it is."""
         original = vars(owner).get(name) if owner is not None else None
-        if isinstance(original, classmethod):
-            self.set(owner, name, classmethod(make(original.__func__)))
+        if isinstance(original, (classmethod, types.ClassMethodDescriptorType)):  # the second: written in C
+            self.set(owner, name, classmethod(make(getattr(original, "__func__", original))))
         elif callable(original):
             self.set(owner, name, make(original))
 

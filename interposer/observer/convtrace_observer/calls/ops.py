@@ -11,10 +11,10 @@ from ..base import engine, replaced, scopes, signals, values
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
-    "_C", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_test", "_native",
-    "_quantized", "_test", "aot_autograd", "aten", "bucketing", "c10d", "c10d_functional", "cuda",
-    "cudnn", "debug_mode_ops", "debugprims", "dist_inductor", "export", "flex_lib", "fsdp",
-    "higher_order", "inductor", "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "nccl",
+    "_C", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_test", "_native", "_native_aot",
+    "_quantized", "_test", "aot_autograd", "aten", "bucketing", "c10d", "c10d_functional", "coor", "cuda",
+    "cudnn", "debug_mode_ops", "debugprims", "dist_inductor", "export", "flex_gemm", "flex_lib", "fsdp",
+    "higher_order", "inductor", "inductor_prims", "mempool", "mkl", "mkldnn", "mkldnn_prepacked", "nccl",
     "onednn", "onnx", "onnx_symbolic", "prepacked", "prim", "prims", "profiler", "quantization", "quantized",
     "quantized_decomposed", "rngprims", "sparse", "static_runtime", "streams", "symm_mem",
     "tensorexpr", "torch_attn", "xnnpack"))
@@ -79,10 +79,8 @@ class CustomOps:
         for kind in (getattr(ops, "OpOverloadPacket", None), getattr(ops, "OpOverload", None)):
             if kind is not None and "__call__" in vars(kind):
                 self._replaced.set(kind, "__call__", self._library_call(kind.__call__))
-        function = self._torch.autograd.Function
-        if "apply" in vars(function):  # a Python classmethod since torch 2.0
-            original = vars(function)["apply"].__func__
-            self._replaced.set(function, "apply", classmethod(self._function_apply(original)))
+        # A classmethod of Python since torch 2.0, of C since 2.15.
+        self._replaced.wrap(self._torch.autograd.Function, "apply", self._function_apply)
         backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
         if backward is not None and "apply" in vars(backward):
             self._replaced.set(backward, "apply", self._function_backward(vars(backward)["apply"]))
