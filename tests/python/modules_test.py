@@ -374,7 +374,8 @@ class StepWindow(ObservedTest):
         for function in (nn.Module.__call__, torch.autograd.backward, torch.autograd.grad,
                          torch.autograd.Function.apply, torch._ops.OpOverload.__call__,
                          torch._ops.OpOverloadPacket.__call__, torch.amp.GradScaler.step):
-            self.assertNotIn("convtrace", function.__code__.co_filename, function)
+            code = getattr(function, "__code__", None)  # apply has none since PyTorch 2.15: it is one of C
+            self.assertNotIn("convtrace", code.co_filename if code else "", function)
 
 
 if __name__ == "__main__":
