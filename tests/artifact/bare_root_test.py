@@ -19,11 +19,11 @@ SOURCE = pathlib.Path(sys.argv[1])
 SKIPPED = 77
 BINFMT = pathlib.Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
-# Emulated, a step of the demo takes minutes: two of them, and on one thread, since others would spin.
+# Emulated, a step of the demo takes a quarter of an hour: one of them, and on one thread, since others would spin.
 STEPS = """cd /root && export OMP_NUM_THREADS=1
 train=$(dirname "$(convtrace path)")/../share/convtrace/demo/train.py
 for op in correct reuse; do
-  LD_PRELOAD=$(convtrace path) CONVTRACE_OUTPUT=$op.ctrace python3 "$train" --op $op --steps 2 || exit
+  LD_PRELOAD=$(convtrace path) CONVTRACE_OUTPUT=$op.ctrace python3 "$train" --op $op --steps 1 || exit
 done
 convtrace-diff correct.ctrace reuse.ctrace; echo ended with $?"""
 # /proc and /dev are mounted in a namespace of their own, so that nothing is left of them.
