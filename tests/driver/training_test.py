@@ -90,21 +90,32 @@ class ProgramsTestCase(stage.DriverTestCase):
     COMMANDS = ([*DEMO, "2"], [FOLDER / "gan.py"], [FOLDER / "unusual.py"], [FOLDER / "updates.py", "accumulation"],
                 [FOLDER / "ddp.py"], [FOLDER / "sharded.py", "fully_shard"])
 
+    def run_program(self, command, folder=None, **options):
+        """@param folder  where its traces come to lie, if it is traced"""
+        for _ in range(3):
+            done = stage.run([sys.executable, *command], **options)
+            # Ranks on gloo end like this now and then when they part, without a preload, too.
+            if "terminate called without an active exception" not in done.stderr:
+                break
+            for trace in folder.iterdir() if folder else ():
+                trace.unlink()
+        return done
+
     def test_programs_print_the_same_bits_with_a_driver_library_and_the_preload(self):
         driver = list(stage.DRIVERS)[-1]
         stage.run([sys.executable, *self.DEMO, "0"])  # compiles its op, which another user may not
         commands = self.COMMANDS[1:] if "setpriv" in stage.ISOLATED else self.COMMANDS
         for number, command in enumerate(commands):
             with self.subTest(" ".join(map(str, command))):
-                plain = stage.run([sys.executable, *command])
+                plain = self.run_program(command)
                 self.assertEqual(plain.returncode, 0, plain.stderr)
                 self.assertNotEqual(plain.stdout, "")
                 folder = self.folder / str(number)
                 folder.mkdir()
                 folder.chmod(0o777)
-                traced = stage.run([sys.executable, *command], driver=driver, traced=True, libraries=[CUPTI["12.4"]],
-                                   CONVTRACE_OUTPUT=str(folder / "%p.ctrace"),
-                                   PYTHONPATH=str(stage.pathlib.Path(__file__).parent / "every_process"))
+                traced = self.run_program(command, folder, driver=driver, traced=True, libraries=[CUPTI["12.4"]],
+                                          CONVTRACE_OUTPUT=str(folder / "%p.ctrace"),
+                                          PYTHONPATH=str(stage.pathlib.Path(__file__).parent / "every_process"))
                 self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
                 traces = list(folder.iterdir())
                 self.assertNotEqual(traces, [])

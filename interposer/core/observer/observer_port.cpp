@@ -172,7 +172,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   }
   switch (event.device.type) {
     case format::Device::Type::kCpu:
-      compute_here(*request);
+      if (!leave_to_writer(*request)) compute_here(*request);
       break;
     case format::Device::Type::kCuda:
       queue_for_device(*request);
@@ -218,11 +218,12 @@ bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
     return false;
   }
   event.shape = stats::shape_of(request.view);
-  return deps_.host.queue_value(event, elements);
+  if (!deps_.host.queue_value(event, elements)) return false;
+  deps_.state.succeeded(FailureKind::kStatistics);
+  return true;
 }
 
 void ObserverPort::Batch::compute_here(TensorRequest& request) {
-  if (leave_to_writer(request)) return deps_.state.succeeded(FailureKind::kStatistics);
   format::TensorStats& event = request.event;
   stats::StatsResult result;
   if (!stats::compute_on_cpu(request.view, event.capture, result, deps_.helpers).ok()) {
