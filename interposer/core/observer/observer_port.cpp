@@ -172,6 +172,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
   }
   switch (event.device.type) {
     case format::Device::Type::kCpu:
+      event.shape = stats::shape_of(request->view);
       if (!leave_to_writer(*request)) compute_here(*request);
       break;
     case format::Device::Type::kCuda:
@@ -217,7 +218,6 @@ bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
       !stats::flatten(request.view, elements).ok()) {
     return false;
   }
-  event.shape = stats::shape_of(request.view);
   if (!deps_.host.queue_value(event, elements)) return false;
   deps_.state.succeeded(FailureKind::kStatistics);
   return true;
@@ -232,7 +232,6 @@ void ObserverPort::Batch::compute_here(TensorRequest& request) {
     return;
   }
   deps_.state.succeeded(FailureKind::kStatistics);
-  event.shape = stats::shape_of(request.view);
   event.stats = result.stats;
   event.variant = result.variant;
   event.range_hashes = {result.range_hashes, result.range_count};

@@ -76,14 +76,12 @@ class CustomOps:
 
     def install(self):
         ops = self._torch._ops
-        for kind in (getattr(ops, "OpOverloadPacket", None), getattr(ops, "OpOverload", None)):
-            if kind is not None and "__call__" in vars(kind):
-                self._replaced.set(kind, "__call__", self._library_call(kind.__call__))
+        for name in "OpOverloadPacket", "OpOverload":
+            self._replaced.wrap(getattr(ops, name, None), "__call__", self._library_call)
         # A classmethod of Python since torch 2.0, of C since 2.15.
         self._replaced.wrap(self._torch.autograd.Function, "apply", self._function_apply)
         backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
-        if backward is not None and "apply" in vars(backward):
-            self._replaced.set(backward, "apply", self._function_backward(vars(backward)["apply"]))
+        self._replaced.wrap(backward, "apply", self._function_backward)
 
     def remove(self):
         self._replaced.put_back()
