@@ -14,6 +14,7 @@
 #include "cupti/stats/tile/tensor_view.h"
 #include "cupti/stats/tile/tiling.h"
 #include "format/base/status.h"
+#include "format/model/events.h"
 #include "format/model/stats.h"
 
 namespace convtrace::stats {
@@ -29,6 +30,14 @@ struct StatsResult {
   uint32_t sample_bytes = 0;                  ///< bytes used in `samples`: sample_count() values
   std::byte samples[kWholeCount * 8];         ///< only the first sample_bytes are set
 };
+
+/// Gives an event its result, from which it borrows.
+inline void describe(format::TensorStats& event, const StatsResult& result, bool with_samples) {
+  event.stats = result.stats;
+  event.variant = result.variant;
+  event.range_hashes = {result.range_hashes, result.range_count};
+  if (with_samples) event.samples = {result.samples, result.sample_bytes};
+}
 
 /// Completes a result whose range_hashes range_hash() has made: all but the samples.
 /// @param total  of all tiles of `count` values of `dtype`; capture kHash: not looked at.

@@ -206,8 +206,7 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
                       format::EventSink& sink) noexcept {
   format::TensorStats event = entry.request.event;
   if (event.has_shape) event.shape = stats::shape_of(entry.request.view);
-  event.stats = result.stats;
-  event.variant = result.variant;
+  stats::describe(event, result, entry.request.samples != 0);
   const OwnRead& read = entry.request.read;
   const bool spoilt = read.uses != nullptr && !read.uses->end_read(read);
   if (spoilt) count(format::LossReason::kStreamUnsafe, event, sink);
@@ -215,8 +214,6 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
     if (entry.staged.bytes > 0) values.give_back(entry.staged);
     return;
   }
-  event.range_hashes = {result.range_hashes, result.range_count};
-  if (entry.request.samples != 0) event.samples = {result.samples, result.sample_bytes};
   if (event.op) event.poisoned = count_poisoned(event.samples, event.dtype);
   if (slot != nullptr) {
     event.leading = {reinterpret_cast<const std::byte*>(slot + 1),

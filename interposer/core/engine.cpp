@@ -85,7 +85,7 @@ void Engine::emit(const format::Event& event) noexcept {
     return queue_.lose(loss->reason, loss->count);
   }
   if (is_wanted(event)) {
-    if (!begun_.load(std::memory_order_acquire) && begins_a_trace(event)) begin_trace();
+    if (begins_a_trace(event)) begin_trace();
     queue_.push(event);
   }
 }
@@ -101,7 +101,7 @@ bool Engine::wants(format::KernelId kernel) noexcept {
 }
 
 void Engine::begin_trace() noexcept {
-  if (begun_.exchange(true)) return;
+  if (begun_.load(std::memory_order_acquire) || begun_.exchange(true)) return;
   mark_explained();
   if (!contained("rank", true, [this] { return check_rank(); })) return;
   if (!writer_.start()) {
@@ -328,12 +328,12 @@ void Engine::expect_custom_ops() noexcept {
 
 void Engine::on_custom_op() noexcept {
   expect_custom_ops();
-  if (!begun_.load(std::memory_order_acquire)) begin_trace();
+  begin_trace();
 }
 
 bool Engine::queue_value(const format::TensorStats& event, const stats::Layout& elements) noexcept {
   if (process_state().get() != EngineState::kActive) return false;
-  if (!begun_.load(std::memory_order_acquire)) begin_trace();
+  begin_trace();
   return queue_.push_value(event, elements);
 }
 

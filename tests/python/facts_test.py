@@ -6,6 +6,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+import weakref
 
 from support import ObservedTest, torch
 from convtrace_observer.facts import code_facts, program_facts, versions
@@ -158,6 +159,40 @@ class OptimizerFacts(ObservedTest):
         optimizer.param_groups[1]["lr"] = 0.25
         self.step(optimizer)
         self.assertEqual(self.told(), {"optimizer.0.1.lr": "0.25"})
+
+    def test_a_setting_that_changes_in_place_is_told(self):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+        optimizer.param_groups[0]["layers"] = [1, 2]
+        self.step(optimizer)
+        self.assertEqual(self.told()["optimizer.0.0.layers"], "(1, 2)")
+        optimizer.param_groups[0]["layers"].append(3)
+        self.step(optimizer)
+        self.assertEqual(self.told(), {"optimizer.0.0.layers": "(1, 2, 3)"})
+
+    def test_a_setting_in_place_of_another_is_told(self):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+        group = optimizer.param_groups[0]
+        group["before"] = None
+        self.step(optimizer)
+        self.told()
+        group["behind"] = group.pop("before")
+        self.step(optimizer)
+        self.assertEqual(self.told(), {"optimizer.0.0.behind": "None"})
+
+    def test_an_optimizer_without_a_hash_is_told_and_not_held(self):
+        class Equal(torch.optim.SGD):
+            __hash__ = None
+
+            def __eq__(self, other):
+                return True
+
+        for number in range(2):
+            optimizer = Equal([nn.Parameter(torch.ones(2))], lr=0.1)
+            self.step(optimizer)
+            self.assertIn("optimizer.%d.class" % number, self.told())
+            reference = weakref.ref(optimizer)
+            del optimizer
+            self.assertIsNone(reference())
 
     def test_a_second_optimizer_has_its_own_number(self):
         first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=lr) for lr in (0.1, 0.2))

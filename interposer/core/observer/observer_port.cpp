@@ -207,15 +207,16 @@ void ObserverPort::Batch::describe_unknown_input(TensorRequest& request, bool ha
   if (is_hash && !known) event.capture = format::Capture::kStats;
 }
 
-/// Leaves a value of which nothing but statistics and samples is wanted to the writer thread.
-/// @return false if they are to be computed here.
+/// Leaves a value of which nothing but its hash, or statistics and samples, is wanted to the writer
+/// thread. @return false if they are to be computed here.
 bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
   format::TensorStats& event = request.event;
-  const bool more = (deps_.poison && event.op) || event.padding != format::Padding::kNone ||
-                    request.samples == 0 || request.samples > stats::kSampleCount;
+  const bool usual = event.capture == format::Capture::kHash ||
+                     (event.capture == format::Capture::kStats && request.samples != 0 &&
+                      request.samples <= stats::kSampleCount);
+  const bool more = (deps_.poison && event.op) || event.padding != format::Padding::kNone;
   stats::Layout elements;
-  if (more || event.capture != format::Capture::kStats || event.bytes == 0 ||
-      !stats::flatten(request.view, elements).ok()) {
+  if (!usual || more || event.bytes == 0 || !stats::flatten(request.view, elements).ok()) {
     return false;
   }
   if (!deps_.host.queue_value(event, elements)) return false;
@@ -232,11 +233,8 @@ void ObserverPort::Batch::compute_here(TensorRequest& request) {
     return;
   }
   deps_.state.succeeded(FailureKind::kStatistics);
-  event.stats = result.stats;
-  event.variant = result.variant;
-  event.range_hashes = {result.range_hashes, result.range_count};
+  stats::describe(event, result, request.samples != 0);
   std::vector<std::byte> leading;
-  if (request.samples != 0) event.samples = {result.samples, result.sample_bytes};
   if (request.samples > stats::kSampleCount && event.capture != format::Capture::kHash) {
     leading = leading_values(request.view, request.samples);
     event.leading = leading;

@@ -13,6 +13,8 @@ ThreadContext* context_with_ring() noexcept {
   return ring.mapped() || ring.map(kEventRingBytes) ? context : nullptr;
 }
 
+constexpr size_t kValueKind = format::Event(format::TensorStats{}).index();
+
 bool is_crowded(const ByteRing& ring) noexcept { return ring.used() > ring.capacity() / 2; }
 
 }  // namespace
@@ -56,17 +58,13 @@ void EventQueue::commit(ThreadContext& context, std::byte* packed) noexcept {
 }
 
 format::Event EventQueue::computed(const std::byte* packed) noexcept {
-  static const size_t kind = format::Event(format::TensorStats{}).index();
-  format::Event event = unpack(kind, packed);
+  format::Event event = unpack(kValueKind, packed);
   auto& value = std::get<format::TensorStats>(event);
   const uint64_t count = value.bytes / format::element_bytes(value.dtype);
   const auto view = stats::dense_view(packed + packed_bytes(event), value.dtype, count);
   // Of dense elements: it cannot fail.
   (void)stats::compute_on_cpu(view, value.capture, result_);
-  value.stats = result_.stats;
-  value.variant = result_.variant;
-  static_assert(kSmallValueBytes <= stats::kMinRangeBytes);  // one range: no hashes of ranges
-  value.samples = {result_.samples, result_.sample_bytes};
+  stats::describe(value, result_, true);
   return event;
 }
 

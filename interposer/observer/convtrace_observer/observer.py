@@ -144,7 +144,9 @@ class Observer(State):
         self.awaited.give_up()
         self.step = self.steps.index
         thread.batch.step(self.step)
-        self._set_flags(self.submit(thread))
+        self.submit(thread)
+        if self._only_launches:
+            self._set_flags(self.flags)  # the program may have begun to use CUDA
         self.tell_generators(thread)
 
     def tell_generators(self, thread):

@@ -203,6 +203,7 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
       GENERATE(DType::kF32, DType::kBF16, DType::kF64, DType::kI8, DType::kI64, DType::kBool,
                DType::kC64, DType::kC128, DType::kF8E4M3FN, DType::kF4E2M1FN, DType::kUnknown);
   const bool transposed = GENERATE(false, true);
+  const auto capture = GENERATE(format::Capture::kStats, format::Capture::kHash);
   const uint32_t size = format::element_bytes(dtype);
   std::vector<std::byte> memory(40 * size);  // enough for a sketch
   for (size_t i = 0; i < memory.size(); ++i)
@@ -211,13 +212,14 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
   view.shape[0] = 4, view.shape[1] = 10;
   view.strides[0] = transposed ? 1 : 10, view.strides[1] = transposed ? 4 : 1;
   static stats::StatsResult expected;
-  REQUIRE(stats::compute_on_cpu(view, format::Capture::kStats, expected).ok());
+  REQUIRE(stats::compute_on_cpu(view, capture, expected).ok());
   stats::Layout elements;
   REQUIRE(stats::flatten(view, elements).ok());
 
   format::TensorStats pushed;
   const uint64_t shape[] = {4, 10};
   pushed.dtype = dtype;
+  pushed.capture = capture;
   pushed.bytes = memory.size();
   pushed.shape = shape;
   queue.push(step(1, 0));

@@ -200,15 +200,21 @@ TEST_CASE(
     REQUIRE(submit(f, input));
     CHECK(f.host.queued[0].event.capture == format::Capture::kStats);
   }
-  SECTION("not a hash, nothing, indices") {
+  SECTION("a hash, with whatever samples") {
     TensorSpec one = spec;
-    const int kind = GENERATE(0, 1, 2);
-    if (kind == 0) {
-      one.capture = format::Capture::kHash;
-      one.phase = format::Phase::kBackward;
+    one.capture = format::Capture::kHash;
+    one.phase = format::Phase::kBackward;
+    PortScene none(settings::Mode::kStats, 0), more(settings::Mode::kStats, 9);
+    for (PortScene* const scene : {&f, &none, &more}) {
+      REQUIRE(submit(*scene, one));
+      CHECK(scene->host.queued[0].event.capture == format::Capture::kHash);
     }
-    if (kind == 1) one.shape = {0, 2};
-    if (kind == 2) {
+  }
+  SECTION("not nothing, and not indices") {
+    TensorSpec one = spec;
+    const bool empty = GENERATE(true, false);
+    if (empty) one.shape = {0, 2};
+    if (!empty) {
       one.dtype = format::DType::kI32;
       one.padding = format::Padding::kEmbedding;
     }

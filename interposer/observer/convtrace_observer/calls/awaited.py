@@ -38,8 +38,10 @@ class Awaited:
 
     def give_up(self):
         """At the end of a step: what the program has not waited for is counted."""
+        if not self._kept:
+            return
         kept, self._kept = self._kept, {}
-        if kept and self._observer.active:
+        if self._observer.active:
             batch = engine.Batch(self._observer.port)
             batch.loss(engine.LOST_STREAM_UNSAFE, sum(map(len, kept.values())))
             batch.submit()

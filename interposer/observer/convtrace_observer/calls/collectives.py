@@ -133,6 +133,8 @@ class Collectives:
     def read_complete(self, since=None, base=None):
         """Reads what complete calls have received, before the program overwrites it.
         @param since, base  calls behind this id, or into memory of this address, were waited for just now."""
+        if not self._pending:
+            return
         for key, pending in list(self._pending.items()):
             if _is_complete(pending.work):
                 just = (since is not None and pending.number > since  # 0 of one that is not recorded yet

@@ -88,13 +88,14 @@ class CustomOps:
 
     def _library_call(self, original):
         observer, record, tag_of = self._observer, self._record, self._library_tags.of
+        is_folded = observer.is_folded
 
         @functools.wraps(original)
         def __call__(self, /, *args, **kwargs):
-            if observer.is_compiling() or observer.is_tracing():
+            if is_folded():
                 return original(self, *args, **kwargs)
             tag = tag_of(self)
-            if tag is None or not observer.active:
+            if tag is None or not observer.active or observer.is_compiling() or observer.is_tracing():
                 return original(self, *args, **kwargs)
             return record(tag, functools.partial(original, self), args, kwargs)
 

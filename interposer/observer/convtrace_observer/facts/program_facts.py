@@ -3,6 +3,7 @@ settings of its optimizers, the states of random generators. Each is recorded wh
 changed, and read without an operator of torch, a call of the program's code or a random number."""
 import ctypes
 import hashlib
+import operator
 import os
 import struct
 import sys
@@ -156,35 +157,63 @@ def _within_limit(text):
     return text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
 
 
+class _Group:
+    """What was told of a parameter group: its settings by name, and the objects that they were."""
+
+    __slots__ = ("settings", "names", "objects")
+
+    def __init__(self):
+        self.settings, self.names, self.objects = {}, (), None
+
+    def is_told(self, group):
+        """Whether the group has the settings that were told: the same objects, none of which can change. Told by identity,
+        since `==` of a tensor is an operator."""
+        try:
+            return (self.objects is not None and len(group) == 1 + len(self.names)
+                    and all(map(operator.is_, map(group.__getitem__, self.names), self.objects)))
+        except KeyError:
+            return False
+
+    def keep(self, group, settings):
+        self.settings, self.names = settings, tuple(settings)
+        objects = [group[name] for name in settings]
+        fixed = all(type(one) in _PLAIN or type(one) is tuple and is_plain(one) for one in objects)
+        self.objects = objects if fixed and "params" in group else None
+
+
 class OptimizerFacts:
     """The settings of each optimizer at the begin of its step."""
 
     def __init__(self, observer):
         self._observer = observer
-        self._known = weakref.WeakKeyDictionary()  # optimizer -> [number, settings by group]
+        self._known = {}  # id of an optimizer -> (reference to it, its number, its groups)
         self._count = 0
 
     def tell(self, batch, optimizer):
-        known = self._known.get(optimizer)
-        if known is None:
-            known = self._known[optimizer] = [self._count, []]
-            self._count += 1
+        """@return whether the optimizer is seen for the first time."""
+        key = id(optimizer)
+        is_new = key not in self._known
+        if is_new:
+            reference = weakref.ref(optimizer, lambda _: self._known.pop(key, None))
+            self._known[key] = reference, self._count, []
             kind = type(optimizer)
-            batch.event_fact(0, "optimizer.%d.class" % known[0], kind.__module__ + "." + kind.__qualname__)
-        number, groups = known
+            batch.event_fact(0, "optimizer.%d.class" % self._count, kind.__module__ + "." + kind.__qualname__)
+            self._count += 1
+        _, number, groups = self._known[key]
         for index, group in enumerate(optimizer.param_groups):
-            settings = {key: value if type(value) in _PLAIN else self._text(value)
-                        for key, value in group.items() if key != "params"}
             if index == len(groups):
-                groups.append({})
-            before = groups[index]
-            if settings == before:
+                groups.append(_Group())
+            known = groups[index]
+            if known.is_told(group):
                 continue
-            for key, value in settings.items():
-                if key not in before or before[key] != value:
+            settings = {name: value if type(value) in _PLAIN else self._text(value)
+                        for name, value in group.items() if name != "params"}
+            for name, value in settings.items():
+                if name not in known.settings or known.settings[name] != value:
                     text = value if type(value) is str else repr(value)
-                    batch.event_fact(0, "optimizer.%d.%d.%s" % (number, index, key), text[:1000])
-            groups[index] = settings
+                    batch.event_fact(0, "optimizer.%d.%d.%s" % (number, index, name), text[:1000])
+            known.keep(group, settings)
+        return is_new
 
     def _text(self, value):
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""

@@ -111,9 +111,9 @@ class Optimizers:
 
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
-        if self._observer.steps.optimizer_began(optimizer):
+        self._observer.steps.sees_optimizer = True
+        if self._facts.tell(thread.batch, optimizer):
             self._count_updates(thread, optimizer)
-        self._facts.tell(thread.batch, optimizer)
         thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER

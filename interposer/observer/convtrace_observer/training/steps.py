@@ -11,8 +11,6 @@ training. A program without an optimizer and a backward pass does inference: the
 call of a root is a step; another root (a decoder after its encoder) belongs to the step that is open.
 """
 
-import weakref
-
 
 class Steps:
     def __init__(self):
@@ -24,7 +22,6 @@ class Steps:
         self._graded = False  # it contains evaluation with gradients switched on
         self._trains_in_eval = False  # modules in eval mode are trained, or gradients pass through them
         self.sees_optimizer = False
-        self._optimizers = weakref.WeakSet()  # whose steps were observed
         self._first_update = None  # the step with the first optimizer phase
         self._made_before = {}  # from the first observed step of optimizers to the updates they had counted
         self._told = 0
@@ -62,14 +59,6 @@ class Steps:
             self._trains_in_eval |= self._graded and not self._under_way
             self._under_way = True
         return opened
-
-    def optimizer_began(self, optimizer):
-        """@return whether `optimizer` is seen for the first time."""
-        self.sees_optimizer = True
-        is_new = optimizer not in self._optimizers
-        if is_new:
-            self._optimizers.add(optimizer)
-        return is_new
 
     def scaler_began(self):
         """Called for a GradScaler, which may skip the optimizer's step."""
