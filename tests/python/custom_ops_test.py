@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import unittest
+import warnings
 from unittest import mock
 
 from support import ObservedTest, torch
@@ -255,6 +256,27 @@ class Replaced(unittest.TestCase):
             seen.clear()
             all_replaced.put_back()
             self.assertIs(vars(Keys)[name], before)
+
+
+class Traced(ObservedTest):
+    """Calls that PyTorch only records have no values."""
+
+    def test_by_jit(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            traced = torch.jit.trace(lambda x: torch.ops.convtrace_test.double(x) + 1, torch.zeros(2), check_trace=False)
+        self.assertEqual(self.fake.of("op"), [])
+        self.assertEqual(traced(torch.ones(2)).tolist(), [3, 3])
+
+    def test_by_an_export_without_dynamo(self):
+        class Model(nn.Module):
+            def forward(self, x):
+                return torch.ops.convtrace_test.python_op(x) + 1
+
+        python_op.register_fake(torch.empty_like)
+        exported = torch.export.export(Model(), (torch.zeros(2),), strict=False)
+        self.assertEqual(self.fake.of("op"), [])
+        self.assertEqual(exported.module()(torch.ones(2)).tolist(), [4, 4])
 
 
 class Watches(ObservedTest):

@@ -1,5 +1,6 @@
 """What the observer says about the program that is no tensor: classes and settings of modules, settings of
 optimizers, code; and how the models of one script are told apart."""
+import collections
 import importlib
 import os
 import sys
@@ -169,15 +170,17 @@ class OptimizerFacts(ObservedTest):
         self.step(optimizer)
         self.assertEqual(self.told(), {"optimizer.0.0.layers": "(1, 2, 3)"})
 
-    def test_a_setting_in_place_of_another_is_told(self):
-        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
-        group = optimizer.param_groups[0]
-        group["before"] = None
+    def test_a_setting_in_place_of_another_is_told_and_adds_none(self):
+        group = collections.defaultdict(int, params=[nn.Parameter(torch.ones(2))], before=None)
+        optimizer = torch.optim.SGD([group], lr=0.1)
         self.step(optimizer)
         self.told()
+        group = optimizer.param_groups[0]
         group["behind"] = group.pop("before")
+        names = list(group)
         self.step(optimizer)
         self.assertEqual(self.told(), {"optimizer.0.0.behind": "None"})
+        self.assertEqual(list(group), names)
 
     def test_an_optimizer_without_a_hash_is_told_and_not_held(self):
         class Equal(torch.optim.SGD):
@@ -211,6 +214,7 @@ class OptimizerFacts(ObservedTest):
         optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.125))
         batch = self.observer.threads.state.batch
         with Refuse():
+            facts.meets(optimizer)
             facts.tell(batch, optimizer)
             optimizer.param_groups[0]["lr"] = nn.Linear  # no tensor at all
             facts.tell(batch, optimizer)
@@ -221,7 +225,9 @@ class OptimizerFacts(ObservedTest):
     def test_a_learning_rate_elsewhere_is_only_named(self):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
         optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")
-        program_facts.OptimizerFacts(self.observer).tell(self.observer.threads.state.batch, optimizer)
+        facts = program_facts.OptimizerFacts(self.observer)
+        facts.meets(optimizer)
+        facts.tell(self.observer.threads.state.batch, optimizer)
         self.observer.threads.state.batch.submit()
         self.assertIn("tensor", [f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")])
         self.observer.read.skipped = 0

@@ -2,6 +2,7 @@
 import copy
 import threading
 import unittest
+from unittest import mock
 
 from support import ObservedTest, qualified_names, torch
 
@@ -348,10 +349,15 @@ class LaunchesMode(ObservedTest):
         self.assertEqual(self.steps(), [0, 1])
         self.assertEqual(seen, [("0", 0, "forward")] * 2)
 
-
     def test_without_cuda_outputs_are_not_even_looked_at(self):
-        nn.Linear(4, 4)(torch.randn(2, 4))
+        self.without_optimizers()
+        model = nn.Linear(4, 4)
+        model(torch.randn(2, 4))
         self.assertFalse(self.observer.follows)
+        with mock.patch.object(torch.cuda, "is_initialized", lambda: True):
+            model(torch.randn(2, 4))
+        self.assertEqual(self.steps(), [0, 1])
+        self.assertTrue(self.observer.follows)
 
 
 class StepWindow(ObservedTest):

@@ -58,6 +58,26 @@ class Fork(ObservedTest):
         self.assertEqual(calls, [("", 0, "param:weight"), ("", 0, "param:bias"),
                                  ("", 0, "output:0")])
 
+    def test_a_child_tells_its_optimizer_and_the_updates_before(self):
+        model = nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def update():
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+
+        update()
+        update()
+
+        def child():
+            self.fake.messages.clear()
+            self.fake.texts = [None]
+            update()
+            return ({f.name: f.value for f in self.fake.of("fact")}["steps.updates_before"],
+                    {f.name: f.value for f in self.fake.of("event_fact")}["optimizer.0.class"])
+
+        self.assertEqual(in_child(child), ("2", "torch.optim.adamw.AdamW"))
+
     def test_a_child_whose_engine_is_off_is_not_observed(self):
         nn.Linear(4, 4)(torch.randn(2, 4))
 

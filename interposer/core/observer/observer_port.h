@@ -44,7 +44,7 @@ class ObserverHost {
   /// A custom op was called, in this process or another, for the first time.
   virtual void on_custom_op() noexcept = 0;
   virtual void on_fact(std::string_view name, std::string_view value) = 0;
-  /// Queues a value whose statistics and samples the writer thread computes.
+  /// Queues a value whose hash, or statistics and samples, the writer thread computes.
   /// @param elements  of the value, as they are now.
   /// @return false if they are to be computed here: the value is large, or many wait.
   [[nodiscard]] virtual bool queue_value(const format::TensorStats& event,

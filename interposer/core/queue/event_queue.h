@@ -40,8 +40,8 @@ class EventQueue {
   /// Copies `event` with everything that it borrows, and sets its time and thread if they are 0.
   void push(const format::Event& event) noexcept;
 
-  /// As push(), of a value whose statistics and samples drain() computes from the elements as they
-  /// are now.
+  /// As push(), of a value whose hash, or statistics and samples, drain() computes from the elements
+  /// as they are now.
   /// @param elements  of the value, flattened.
   /// @return false, with nothing pushed, if there are more than kSmallValueBytes, or if the ring is
   /// more than half full: a writer thread without a processor gets no work on top.

@@ -145,8 +145,7 @@ class Observer(State):
         self.step = self.steps.index
         thread.batch.step(self.step)
         self.submit(thread)
-        if self._only_launches:
-            self._set_flags(self.flags)  # the program may have begun to use CUDA
+        self._set_flags(self.flags)  # the program may have begun to use CUDA
         self.tell_generators(thread)
 
     def tell_generators(self, thread):
@@ -268,6 +267,7 @@ class Observer(State):
             self.port.forget_texts()
             self.names.clear()
             self.modules.forget()
+            self.optimizers.forget()
             self.repeated_ops.forget()
             self.collectives.forget()
             self.regions.forget()

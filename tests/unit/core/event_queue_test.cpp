@@ -241,6 +241,37 @@ TEST_CASE("event_queue: the statistics of a small value are those of its element
   CHECK(taken == 2);
 }
 
+TEST_CASE("event_queue: a hash has nothing of the statistics computed before it",
+          "[engine][queue][stats]") {
+  Wakeup wakeup;
+  EventQueue queue(wakeup);
+  const std::vector<float> memory(40, 1.5F);
+  stats::Layout elements;
+  const auto view = stats::dense_view(memory.data(), format::DType::kF32, memory.size());
+  REQUIRE(stats::flatten(view, elements).ok());
+  std::vector<size_t> samples;
+  std::vector<uint64_t> hashes, finite;
+  for (const auto capture : {format::Capture::kStats, format::Capture::kHash}) {
+    format::TensorStats value;
+    value.dtype = format::DType::kF32;
+    value.capture = capture;
+    value.bytes = memory.size() * sizeof memory[0];
+    REQUIRE(queue.push_value(value, elements));
+  }
+  queue.drain(~uint64_t{0}, [&](const Event& event) {
+    const auto& value = std::get<format::TensorStats>(event);
+    samples.push_back(value.samples.size());
+    hashes.push_back(value.stats.hash);
+    finite.push_back(value.stats.max.as_f64() == 1.5 ? 1 : 0);
+    CHECK(value.range_hashes.empty());
+    return true;
+  });
+  CHECK(samples == std::vector<size_t>{8 * sizeof memory[0], 0});
+  REQUIRE(hashes.size() == 2);
+  CHECK(hashes[0] == hashes[1]);
+  CHECK(finite == std::vector<uint64_t>{1, 0});
+}
+
 TEST_CASE("event_queue: values that wait fill at most half a ring, a large one is not taken",
           "[engine][queue]") {
   Wakeup wakeup;

@@ -3,6 +3,7 @@ settings of its optimizers, the states of random generators. Each is recorded wh
 changed, and read without an operator of torch, a call of the program's code or a random number."""
 import ctypes
 import hashlib
+import itertools
 import operator
 import os
 import struct
@@ -160,25 +161,20 @@ def _within_limit(text):
 class _Group:
     """What was told of a parameter group: its settings by name, and the objects that they were."""
 
-    __slots__ = ("settings", "names", "objects")
+    __slots__ = ("settings", "objects")
 
     def __init__(self):
-        self.settings, self.names, self.objects = {}, (), None
+        self.settings, self.objects = {}, None
 
     def is_told(self, group):
         """Whether the group has the settings that were told: the same objects, none of which can change. Told by identity,
         since `==` of a tensor is an operator."""
-        try:
-            return (self.objects is not None and len(group) == 1 + len(self.names)
-                    and all(map(operator.is_, map(group.__getitem__, self.names), self.objects)))
-        except KeyError:
-            return False
+        return (self.objects is not None and len(group) == 1 + len(self.settings)
+                and all(map(operator.is_, map(group.get, self.settings, itertools.repeat(self)), self.objects)))
 
-    def keep(self, group, settings):
-        self.settings, self.names = settings, tuple(settings)
-        objects = [group[name] for name in settings]
+    def keep(self, settings, objects):
         fixed = all(type(one) in _PLAIN or type(one) is tuple and is_plain(one) for one in objects)
-        self.objects = objects if fixed and "params" in group else None
+        self.settings, self.objects = settings, objects if fixed else None
 
 
 class OptimizerFacts:
@@ -189,31 +185,33 @@ class OptimizerFacts:
         self._known = {}  # id of an optimizer -> (reference to it, its number, its groups)
         self._count = 0
 
+    def meets(self, optimizer):
+        """Called before tell(). @return whether the optimizer is seen for the first time."""
+        known = self._known.get(id(optimizer))
+        if known is not None and known[0]() is optimizer:
+            return False
+        self._known[id(optimizer)] = weakref.ref(optimizer), self._count, []
+        self._count += 1
+        return True
+
     def tell(self, batch, optimizer):
-        """@return whether the optimizer is seen for the first time."""
-        key = id(optimizer)
-        is_new = key not in self._known
-        if is_new:
-            reference = weakref.ref(optimizer, lambda _: self._known.pop(key, None))
-            self._known[key] = reference, self._count, []
+        _, number, groups = self._known[id(optimizer)]
+        if not groups:
             kind = type(optimizer)
-            batch.event_fact(0, "optimizer.%d.class" % self._count, kind.__module__ + "." + kind.__qualname__)
-            self._count += 1
-        _, number, groups = self._known[key]
+            batch.event_fact(0, "optimizer.%d.class" % number, kind.__module__ + "." + kind.__qualname__)
         for index, group in enumerate(optimizer.param_groups):
             if index == len(groups):
                 groups.append(_Group())
             known = groups[index]
             if known.is_told(group):
                 continue
-            settings = {name: value if type(value) in _PLAIN else self._text(value)
-                        for name, value in group.items() if name != "params"}
+            objects = {name: value for name, value in group.items() if name != "params"}
+            settings = {name: value if type(value) in _PLAIN else self._text(value) for name, value in objects.items()}
             for name, value in settings.items():
                 if name not in known.settings or known.settings[name] != value:
                     text = value if type(value) is str else repr(value)
                     batch.event_fact(0, "optimizer.%d.%d.%s" % (number, index, name), text[:1000])
-            known.keep(group, settings)
-        return is_new
+            known.keep(settings, tuple(objects.values()))
 
     def _text(self, value):
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""

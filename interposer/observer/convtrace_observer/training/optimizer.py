@@ -50,6 +50,9 @@ class Optimizers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original
 
+    def forget(self):
+        self._facts = program_facts.OptimizerFacts(self._observer)
+
     def any_made(self):
         """Whether there is an optimizer: torch marks the class of each that is made."""
         return any(getattr(kind.step, "hooked", False)
@@ -112,8 +115,9 @@ class Optimizers:
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
         self._observer.steps.sees_optimizer = True
-        if self._facts.tell(thread.batch, optimizer):
+        if self._facts.meets(optimizer):
             self._count_updates(thread, optimizer)
+        self._facts.tell(thread.batch, optimizer)
         thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
