@@ -31,7 +31,9 @@ struct StatsResult {
   std::byte samples[kWholeCount * 8];         ///< only the first sample_bytes are set
 };
 
-/// Gives an event its result, from which it borrows.
+/// Puts the result of a value into its event. The event borrows the hashes of ranges and the samples
+/// from `result`, which must outlive it.
+/// @param with_samples  whether samples are wanted; a hash alone has none.
 inline void describe(format::TensorStats& event, const StatsResult& result, bool with_samples) {
   event.stats = result.stats;
   event.variant = result.variant;

@@ -349,7 +349,7 @@ class LaunchesMode(ObservedTest):
         self.assertEqual(self.steps(), [0, 1])
         self.assertEqual(seen, [("0", 0, "forward")] * 2)
 
-    def test_without_cuda_outputs_are_not_even_looked_at(self):
+    def test_outputs_are_looked_at_once_the_program_uses_cuda(self):
         self.without_optimizers()
         model = nn.Linear(4, 4)
         model(torch.randn(2, 4))
