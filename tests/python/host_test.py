@@ -1,0 +1,178 @@
+"""The program is the host: what it prints, how it ends and which files it leaves are the same plain and under the preload,
+whatever it asks of its own objects; and tracing survives every legal program. Needs the built libraries and programs
+(CONVTRACE_BUILD)."""
+import difflib
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from preload_test import SHOW, ProgramTest
+
+
+class HostTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.base = self.folder
+        self.said = os.path.join(self.base, "said")  # what convtrace says
+
+    def run_in(self, place, name, *arguments, preload, **settings):
+        """Runs it in a folder of its own, in which traces and records are looked for from now on."""
+        self.folder = os.path.join(self.base, place)
+        os.makedirs(self.folder)
+        if preload:
+            settings.setdefault("CONVTRACE_LOG_FILE", self.said)
+        return self.run_program(os.path.join("host", name), *arguments, preload=preload, **settings)
+
+    def files(self):
+        """What it left beside traces, by name."""
+        found = {}
+        for root, _, names in os.walk(self.folder):
+            for name in names:
+                if not name.endswith(".ctrace"):
+                    with open(os.path.join(root, name), "rb") as file:
+                        found[os.path.relpath(os.path.join(root, name), self.folder)] = file.read()
+        return found
+
+    def log(self):
+        if not os.path.exists(self.said):
+            return ""
+        with open(self.said) as file:
+            return file.read()
+
+    def check_same(self, name, *arguments, status=0, log="", **settings):
+        """@param log a pattern of all that convtrace may say. @return the traced run"""
+        plain = self.run_in("plain", name, *arguments, preload=False)
+        left = self.files()
+        traced = self.run_in("traced", name, *arguments, preload=True, **settings)
+        self.assertEqual(plain.returncode, status, plain.stderr)
+        for before, now in (plain.stdout, traced.stdout), (plain.stderr, traced.stderr):
+            changed = list(difflib.unified_diff(before.splitlines(), now.splitlines(), "plain", "traced", n=0, lineterm=""))
+            if changed:
+                self.fail("\n".join([*changed[:40], traced.stderr[-2000:]]))
+        self.assertEqual((plain.stdout, plain.stderr, plain.returncode), (traced.stdout, traced.stderr, traced.returncode))
+        self.assertEqual(left, self.files())
+        self.assertRegex(self.log(), r"\A%s\Z" % log)
+        return traced
+
+    def command(self, *words, expect=0, **options):
+        """A command of convtrace. @return what it prints"""
+        done = subprocess.run([SHOW, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                              cwd=self.folder, timeout=300, **options)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout
+
+    def check_silent(self, trace):
+        self.assertRegex(self.command("check", trace), r"\ANothing found in ")
+
+    def values(self, trace):
+        return [r for r in self.records(trace) if r["record"] == "stats"]
+
+    def losses(self, trace):
+        return [float(r["mean"]).hex() for r in self.values(trace) if r["slot"] == "loss"]
+
+
+# Not every value can be read, which is said once, at the end.
+COUNTED = r"(convtrace\[\d+\] W trace: CT-1106 \S+: \d+ events, \d+ not recorded .*\n)*"
+
+
+class Objects(HostTest):
+    def test_a_program_finds_its_objects_as_they_are_without_us(self):
+        """Weak references, attributes, hooks, counts of references, pickled and saved bytes, swaps, deaths."""
+        self.check_same("identity.py")
+
+    def test_a_program_s_tensors_and_modes_are_asked_for_no_function_more(self):
+        self.check_same("torch_function.py", log=COUNTED)
+
+
+class Tracebacks(HostTest):
+    def test_exceptions_show_no_frame_of_ours(self):
+        self.check_same("tracebacks.py", "errors", status=1, log=COUNTED)
+
+    def test_stacks_and_levels_of_warnings_are_those_of_the_program(self):
+        self.check_same("tracebacks.py", "frames")
+
+
+class Swapped(HostTest):
+    def test_sharded_models_are_converted_on_one_rank(self):
+        self.check_same("swapped.py", "1", log=COUNTED)
+
+    def test_sharded_models_are_converted_on_two_ranks(self):
+        self.check_same("swapped.py", "2", log=COUNTED)
+        self.assertEqual(len(self.traces()), 2)
+
+
+class Legal(HostTest):
+    def test_values_that_cannot_be_read_are_counted_and_training_is_observed_on(self):
+        traced = self.check_same("legal.py", log=COUNTED)
+        trace, = self.traces()
+        recorded = iter(self.losses(trace))
+        for line in traced.stdout.splitlines():
+            case, loss = line.split()[0], line.split()[-1]
+            self.assertIn(loss, recorded, case)  # in their order: the iterator is used up to the loss
+        lost = json.loads(self.command("info", "--json", trace))["lost"]
+        self.assertGreater(lost["tensor kind not supported"], 0)
+        self.assertEqual(list(lost), ["tensor kind not supported"])
+        self.assertRegex(self.command("info", trace), r"\nlost +\d+: tensor kind not supported\n")
+
+
+class Names(HostTest):
+    def test_each_living_model_has_its_own_names(self):
+        self.check_same("names.py")
+        trace, = self.traces()
+        self.check_silent(trace)
+        values = self.values(trace)
+
+        def scopes(slot, wanted):
+            return {r["scope"] for r in values if r["slot"] == slot and wanted(r["scope"])}
+
+        self.assertEqual(len(scopes("grad:weight", lambda scope: scope.split(".")[-1] == "a")), 24)
+        self.assertEqual(len(scopes("grad:weight", lambda scope: scope.startswith("Sequential") and scope.endswith(".2"))), 24)
+        self.assertEqual(len(scopes("grad:scale", lambda scope: scope.startswith("Weighted"))), 40)
+        self.assertEqual(len(scopes("output:0", lambda scope: scope.startswith("MSELoss"))), 40)
+        self.assertEqual({r["call"] for r in values if r["scope"] != "Linear"}, {0})  # which is called by all criteria
+
+
+class Lazy(HostTest):
+    """A parameter that nobody has written yet has no value: none is judged or compared."""
+
+    def test_unwritten_memory_is_no_nan_and_no_difference(self):
+        self.check_same("lazy.py")
+        first, = self.traces()
+        self.check_silent(first)
+        other = os.path.join(self.folder, "other.ctrace")
+        self.run_program(os.path.join("host", "lazy.py"), CONVTRACE_OUTPUT=other)
+        self.assertRegex(self.command("diff", first, other), r"\AIDENTICAL\b")
+        whole = self.values(other)
+        last = [r for r in whole if r["scope"] == "first" and r["slot"] == "param:bias"][-1]
+        self.assertEqual((last["nan"], last["count"]), (0, 1200))  # it is recorded once there is something to record
+
+    def test_it_repeats(self):
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "host", "lazy.py")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("CONVTRACE_") and k != "LD_PRELOAD"}
+        said = self.command("repeat", "--", sys.executable, program, env=dict(environment, OMP_NUM_THREADS="1"),
+                            stdin=subprocess.DEVNULL)
+        self.assertIn("\nREPEATS: 2 runs are equal to the bit\n", said)
+
+
+class Cost(HostTest):
+    """What a step takes does not depend on what else lives, or has lived."""
+
+    KINDS = "models", "trained-models", "criteria", "optimizers", "threads", "forks", "models-in-a-child"
+
+    def test_a_step_takes_the_same_beside_any_number_of_things(self):
+        left = self.KINDS
+        for attempt in range(4):  # other programs take their share of the machine
+            done = self.run_in("traced-%d" % attempt, "flat.py", *left, preload=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            times = {kind: [float(word) for word in rest] for kind, *rest in map(str.split, done.stdout.splitlines())}
+            self.assertEqual(tuple(times), left)
+            left = tuple(kind for kind, (none, many, gone) in times.items() if max(many, gone) > 1.5 * none)
+            if not left:
+                return
+        self.fail("it grows beside %s: microseconds with none, many, and when these are gone: %s" % (", ".join(left), times))
+
+
+if __name__ == "__main__":
+    unittest.main()
