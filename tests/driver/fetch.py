@@ -50,15 +50,15 @@ def debian_archive():
     raise Missing("apt knows no archive of Debian's packages")
 
 
-def private_apt(folder):
-    """@return options by which apt-get uses an index of its own below `folder`, without the machine's."""
+def private_apt(folder, kind, suites, component):
+    """@return options by which apt-get uses an index of its own below `folder`, without the machine's: of `kind` deb or deb-src."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
     signed = "[signed-by=%s] " % KEYRING if KEYRING.exists() else ""
     archive = debian_archive()
-    lines = ["deb %s%s %s non-free\n" % (signed, archive, suite) for suite in SUITES.values()]
+    lines = ["%s %s%s %s %s\n" % (kind, signed, archive, suite, component) for suite in suites]
     (folder / "sources.list").write_text("".join(lines))
     values = {"Dir::State": folder, "Dir::State::Lists": folder / "lists", "Dir::State::status": folder / "status",
               "Dir::Cache": folder, "Dir::Cache::archives": folder / "archives", "Dir::Etc::SourceParts": "/dev/null",
@@ -72,7 +72,7 @@ def fetch_drivers(folder, missing):
     if not wanted:
         return
     try:
-        apt = ["apt-get", *private_apt(folder / "apt")]
+        apt = ["apt-get", *private_apt(folder / "apt", "deb", SUITES.values(), "non-free")]
         run(*apt, "update")
     except Missing as reason:
         missing += ["driver %s: %s" % (version, reason) for version in wanted]

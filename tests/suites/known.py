@@ -1,0 +1,16 @@
+"""Findings of level error that a suite's tests are known to cause: whether each is true of the test's program, and why."""
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    suite: str
+    command: str   # check or findings
+    kind: str      # id or kind of the finding
+    place: str     # pattern of scope, op, kernel and slot, as the report of tools/suites names them
+    true: bool
+    reason: str
+
+
+KNOWN = (
+)
