@@ -2,6 +2,8 @@
 import _thread
 import sys
 
+from . import frames
+
 
 def watch(name, then):
     """Calls `then` with a module now if it is imported already, else as soon as it is.
@@ -44,7 +46,11 @@ class _Finder:
 
             def exec_module(module):
                 vars(loader).pop("exec_module", None)  # gone where another watch of this module came first
-                execute(module)
+                try:
+                    execute(module)
+                except BaseException as error:
+                    frames.hide(error)
+                    raise
                 if self in sys.meta_path:
                     _remove(self)
                     self._then(module)

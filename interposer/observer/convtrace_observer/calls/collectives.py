@@ -15,7 +15,7 @@ import _thread
 import functools
 import itertools
 
-from ..base import engine, replaced, spent, values
+from ..base import engine, frames, replaced, spent, values
 from . import groups
 
 _MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
@@ -149,8 +149,9 @@ class Collectives:
         def wait(self, *args, **kwargs):
             try:
                 result = original(self, *args, **kwargs)
-            except BaseException:
+            except BaseException as error:
                 give_up(id(self))
+                frames.hide(error)
                 raise
             if id(self) in pending:
                 received(id(self), True, True)
@@ -165,6 +166,9 @@ class Collectives:
             self._inside.append(thread)
             try:
                 return original(*args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
             finally:
                 self._inside.remove(thread)
                 self.waited(since)
@@ -383,12 +387,23 @@ def _add_kernels(torch):
         for name, op in operators.items():
             packet = getattr(getattr(torch.ops, namespace), name, None)
             if packet is not None:
-                library.impl(name, make(op, _redispatch(packet.default), behind), "BackendSelect", with_keyset=True)
+                library.impl(name, _hidden(make(op, _redispatch(packet.default), behind)), "BackendSelect", with_keyset=True)
 
 
 def _redispatch(operator):
     """Operator.redispatch, or what it passes its arguments on to."""
     return getattr(getattr(operator, "_handle", None), "redispatch_boxed", operator.redispatch)
+
+
+def _hidden(kernel):
+    def hidden(keys, *args, **kwargs):
+        try:
+            return kernel(keys, *args, **kwargs)
+        except BaseException as error:
+            frames.hide(error)
+            raise
+
+    return hidden
 
 
 def _call_kernel(op, redispatch, behind):

@@ -4,7 +4,7 @@ that are called as functions, without a module.
 """
 import functools
 
-from ..base import engine, replaced, values
+from ..base import engine, frames, replaced, values
 
 _EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
 INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
@@ -54,10 +54,15 @@ class Labels:
 
         @functools.wraps(original)
         def loss(*args, **kwargs):
-            if (not (observer.is_compiling() or observer.is_tracing())
-                    and observer.capture and len(args) > _IGNORED):
+            if observer.is_compiling():
+                return original(*args, **kwargs)
+            if observer.capture and len(args) > _IGNORED and not observer.is_tracing():
                 record(name, args)
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
 
         return loss
 

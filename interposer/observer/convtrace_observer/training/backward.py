@@ -1,7 +1,7 @@
 """The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
 import functools
 
-from ..base import engine, replaced, spent
+from ..base import engine, frames, replaced, spent
 
 
 class Backward:
@@ -27,13 +27,18 @@ class Backward:
         @functools.wraps(original)
         def started(*args, **kwargs):
             # A backward inside a backward (reentrant checkpoint) starts from no loss.
-            if (observer.is_compiling() or observer.is_tracing() or not observer.active
-                    or graph_task() != -1):
+            if observer.is_compiling():
                 return original(*args, **kwargs)
-            thread = observer.threads.state
-            before = self._enter(thread, args, kwargs, records_loss)
+            before = None
             try:
+                if observer.is_tracing() or not observer.active or graph_task() != -1:
+                    return original(*args, **kwargs)
+                thread = observer.threads.state
+                before = self._enter(thread, args, kwargs, records_loss)
                 return run(*args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
             finally:
                 if before is not None:
                     self._leave(thread, before)
@@ -68,8 +73,6 @@ class Backward:
             observer.collectives.waited()  # by DDP; but a hook of its communication may have written since
             if observer.capture:
                 self._mark(thread, 0)
-            if not observer.steps.sees_optimizer:
-                observer.optimizers.note_weights()
         except Exception as error:
             observer.failed("backward", error)
 

@@ -3,7 +3,7 @@ import functools
 import sys
 import types
 
-from ..base import engine, replaced
+from ..base import engine, frames, replaced
 
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
 _TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the parameters
@@ -36,11 +36,17 @@ class Clipping:
 
         @functools.wraps(original)
         def clip(parameters, *args, **kwargs):
-            if observer.is_compiling() or observer.is_tracing() or not observer.capture:
+            if observer.is_compiling():
                 return original(parameters, *args, **kwargs)
-            known, parameters = self._look(parameters)
-            self._before(known)
-            norm = original(parameters, *args, **kwargs)
+            try:
+                if observer.is_tracing() or not observer.capture:
+                    return original(parameters, *args, **kwargs)
+                known, parameters = self._look(parameters)
+                self._before(known)
+                norm = original(parameters, *args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
             given = args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm")
             self._after(norm if norm is not None else given)
             return norm
@@ -72,9 +78,11 @@ class Clipping:
     def _gradients(self, parameters):
         names, intern = self._observer.names, self._observer.port.intern
         for index, parameter in enumerate(parameters):
-            if parameter.is_leaf and parameter.grad is not None:  # torch warns of others' .grad
+            with self._observer.read.unobserved():
+                gradient = parameter.grad if parameter.is_leaf else None  # torch warns of others' .grad
+            if gradient is not None:
                 owner = names.owner(parameter, 0, index)
-                yield parameter.grad, owner.place, intern("grad_unclipped:" + owner.name)
+                yield gradient, owner.place, intern("grad_unclipped:" + owner.name)
 
     def _after(self, norm):
         observer = self._observer

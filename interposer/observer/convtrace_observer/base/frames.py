@@ -1,0 +1,75 @@
+"""Tracebacks of the program show its own frames and torch's, as without the observer.
+
+A function of ours that stands in the place of torch's calls the original. What the original raises passes through our
+frame, which hide() takes out of the traceback. Where our frame takes the place of torch's, which only passes on, it gets
+that one's name and lines.
+"""
+import sys
+
+from . import FOLDER
+
+_MOST_UNITS = 8  # of code that one entry of a table of positions stands for
+_LONG_FORM = 14  # of an entry: lines and columns as they are
+
+
+def hide(error):
+    """Takes our frames off the outer end of the traceback of an error that a function of ours passes on. Called where it
+    was caught, before `raise`. Up to Python 3.10 that brings them back."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
+
+
+def in_place_of(original, function):
+    """@param original  calls with `*args, **kwargs`, as often as `function` does behind its first such call
+    @return `function`, whose frames look like those of `original` at these calls; `function` itself on a Python before
+    3.11, or where the two are not alike"""
+    if sys.version_info < (3, 11):
+        return function
+    import functools
+    import types
+
+    code = function.__code__
+    (_, *ours), theirs = _calls(code), _calls(original.__code__)
+    if len(ours) != len(theirs):
+        return function
+    of_line = {one.lineno: other for one, other in zip(ours, theirs)}
+    first = original.__code__.co_firstlineno
+    units = [of_line.get(line, theirs[-1]) for line, _, _, _ in code.co_positions()]
+    shown = code.replace(co_filename=original.__code__.co_filename, co_name=original.__code__.co_name,
+                         co_qualname=original.__code__.co_qualname, co_firstlineno=first, co_linetable=_table(units, first))
+    result = types.FunctionType(shown, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    return functools.update_wrapper(result, function)
+
+
+def _calls(code):
+    """Positions of the calls with `*args, **kwargs`."""
+    import dis  # torch has imported it
+
+    return [one.positions for one in dis.get_instructions(code) if one.opname == "CALL_FUNCTION_EX"]
+
+
+def _table(units, line):
+    """CPython's table of positions (Objects/locations.md): for each unit of code dis.Positions."""
+    table, at = bytearray(), 0
+    while at < len(units):
+        position, count = units[at], 1
+        while count < _MOST_UNITS and at + count < len(units) and units[at + count] is position:
+            count += 1
+        table.append(0x80 | _LONG_FORM << 3 | count - 1)
+        moved = position.lineno - line
+        _append(table, moved << 1 if moved >= 0 else -moved << 1 | 1)
+        _append(table, position.end_lineno - position.lineno)
+        _append(table, position.col_offset + 1)
+        _append(table, position.end_col_offset + 1)
+        line, at = position.lineno, at + count
+    return bytes(table)
+
+
+def _append(table, number):
+    """Six bits a byte, the lowest first; a further bit says that more follow."""
+    while number >= 64:
+        table.append(0x40 | number & 63)
+        number >>= 6
+    table.append(number)
