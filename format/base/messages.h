@@ -66,6 +66,7 @@ inline constexpr Message kBudgetReached{1107, kWarning, "trace"};
 inline constexpr Message kWriteFailed{1108, kError, "trace"};
 inline constexpr Message kNoThread{1109, kError, "trace"};
 inline constexpr Message kTurnedOff{1110, kWarning, "engine"};
+inline constexpr Message kTraceLost{1111, kError, "trace"};
 
 inline constexpr Message kFinding{1201, kWarning, "finding"};
 inline constexpr Message kEveryValue{1202, kWarning, "values"};
@@ -75,6 +76,8 @@ inline constexpr Message kCpuUnpoisoned{1204, kWarning, "cpu memory"};
 inline constexpr Message kObserverFailed{1301, kWarning, "observer"};
 inline constexpr Message kObserverEnded{1302, kWarning, "observer"};
 inline constexpr Message kOperations{1303, kWarning, "operations"};
+inline constexpr Message kKindUnread{1304, kInfo, "observer"};
+inline constexpr Message kNamesEnd{1305, kWarning, "observer"};
 
 inline constexpr Message kNoCupti{1401, kWarning, "cupti"};
 inline constexpr Message kCuptiTaken{1402, kWarning, "cupti"};

@@ -8,8 +8,10 @@ import tempfile
 import unittest
 import warnings
 import weakref
+from unittest import mock
 
 from support import ObservedTest, torch
+from convtrace_observer.calls import naming
 from convtrace_observer.facts import code_facts, program_facts, versions
 
 nn = torch.nn
@@ -446,13 +448,24 @@ class Models(ObservedTest):
             for _ in range(2):  # a new wrapper each time
                 self.assertEqual(self.run_all(nn.DataParallel(actor), nn.DataParallel(critic)), expected)
 
-    def test_a_model_that_is_copied_in_every_step_has_few_names(self):
+    def test_each_of_many_models_of_a_class_has_its_name(self):
+        actors = [Actor() for _ in range(40)]
+        self.assertEqual(len(set(self.run_all(*actors))), 2 * 40)
+        self.assertEqual(self.run_all(actors[0], actors[24]), ["", "net", "Actor#25", "Actor#25.net"])
+
+    def test_names_end_at_a_limit_which_is_told_once(self):
         import copy
 
         model = Actor()
-        for _ in range(40):
-            copy.deepcopy(model)(torch.ones(1, 2))
-        self.assertEqual(len(self.scopes()), 2 * 16)
+        with mock.patch.object(naming, "_MAX_PLACES", 20):
+            for _ in range(40):
+                copy.deepcopy(model)(torch.ones(1, 2))
+        told, = self.fake.of("diagnostic")
+        scopes = self.scopes()
+        self.assertEqual(len(scopes), 20 + 2)
+        self.assertIn("Actor#more.net", scopes)
+        self.assertIn("CT-1305", told.text)
+        self.fake.messages.clear()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """What the observer says about module calls: names, calls, phases, values."""
 import copy
+import gc
 import threading
 import unittest
+import weakref
 from unittest import mock
 
 from support import ObservedTest, qualified_names, torch
+from convtrace_observer.calls import naming
 
 nn = torch.nn
 
@@ -95,10 +98,54 @@ class Names(ObservedTest):
         self.assertEqual([s for s, _ in self.entered()], ["", "child"])
 
     def test_dead_modules_are_forgotten(self):
-        before = len(self.observer.names.entries)
-        for _ in range(10):
+        names, living = self.observer.names, nn.Sequential(nn.Linear(4, 4))
+        living(torch.randn(2, 4))
+        for _ in range(naming._SWEPT_FIRST):
             nn.Sequential(nn.Linear(4, 4))(torch.randn(2, 4))
-        self.assertEqual(len(self.observer.names.entries), before)
+        self.assertLess(len(names.entries), naming._SWEPT_FIRST + 2)
+        self.assertLess(len(names.owners), naming._SWEPT_FIRST + 2)
+        self.fake.messages.clear()
+        living(torch.randn(2, 4))
+        self.assertEqual([scope for scope, _ in self.entered()], ["", "0"])
+
+    def test_a_module_in_the_place_of_a_dead_one_is_another(self):
+        class Other(nn.Module):
+            def forward(self, x):
+                return x
+
+        met = set()
+        for _ in range(50):  # the allocator gives the memory of the last one to the next
+            for kind in nn.Identity, Other:
+                module = kind()
+                met.add(id(module))
+                self.fake.messages.clear()
+                module(torch.randn(2, 4))
+                self.assertEqual(self.observer.names.entry(module).address, id(module))
+                del module
+        self.assertLess(len(met), 100)
+
+    def test_nothing_of_ours_refers_to_a_module_or_a_parameter(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        objects = [model, *model, *model.parameters(), *model.buffers(), optimizer]
+        before = [(weakref.getweakrefcount(one), len(gc.get_referrers(one)), sorted(vars(one))) for one in objects]
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+        del _
+        after = [(weakref.getweakrefcount(one), len(gc.get_referrers(one)), sorted(vars(one))) for one in objects]
+        self.assertEqual(after, before)
+
+    def test_a_replaced_parameter_has_the_name_of_its_place(self):
+        model = nn.Sequential(nn.Linear(4, 4))
+        model(torch.randn(2, 4))
+        model[0].weight = nn.Parameter(torch.randn(4, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        self.assertEqual({slot for _, _, slot in self.calls(phase="optimizer")}, {"param:weight", "param:bias"})
+        self.assertEqual({scope for scope, _, _ in self.calls(phase="optimizer")}, {"0"})
 
 
 class Slot(ObservedTest):

@@ -1,5 +1,7 @@
 // What happens to each gradient and parameter, and to the operands of calls in compiled regions.
 
+#include <unordered_set>
+
 #include "interposer/core/python/work.h"
 
 namespace convtrace::python {
@@ -145,6 +147,92 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
   return true;
 }
 
+/// Whether the owner at a parameter's address was found to be its own in this step.
+bool HotPath::is_seen(PyObject* owner) const {
+  PyObject* const now = of_observer_.step.of(observer_.get());
+  PyObject* const then = of_owner_.seen.of(owner);
+  return now == then || word(now) == word(then);
+}
+
+/// As Names.owner.
+Ref HotPath::owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssize_t index) {
+  const Ref key(api.PyLong_FromVoidPtr(parameter));
+  if (!key) return {};
+  Ref owner = Ref::to(api.PyDict_GetItemWithError(owners_.get(), key.get()));
+  if (owner && is_seen(owner.get())) return owner;
+  if (owner && reader_.is_plain(parameter) &&
+      work.read(parameter) == TensorReader::Outcome::kRead &&
+      work.storage() == word(of_owner_.storage.of(owner.get()))) {
+    PyObject* const now = of_observer_.step.of(observer_.get());
+    return of_owner_.seen.set(owner.get(), now) ? std::move(owner) : Ref();
+  }
+  if (api.PyErr_Occurred() != nullptr) return {};
+  return call(owner_.get(), {parameter, number(static_cast<uint64_t>(group)).get(),
+                             number(static_cast<uint64_t>(index)).get()});
+}
+
+/// The part of ask() for one module. @return kUnusual for a module that has no plain dictionaries.
+HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children) {
+  const Ref below = attribute(module, modules_.get()),
+            own = below ? attribute(module, module_parameters_.get()) : Ref();
+  if (!own) return Found::kFailed;
+  const auto is_usual = [this](const Ref& all) {
+    return all.get()->type == api.PyDict_Type || all.get()->type == ordered_dict_.get();
+  };
+  if (!is_usual(below) || !is_usual(own)) return Found::kUnusual;
+  Py_ssize_t position = 0;
+  PyObject *name = nullptr, *value = nullptr;
+  while (api.PyDict_Next(below.get(), &position, &name, &value) != 0) {
+    if (!is_none(value)) children.push_back(Ref::to(value));
+  }
+  const Ref entry = entry_at(module);
+  if (!entry) return api.PyErr_Occurred() != nullptr ? Found::kFailed : Found::kAll;
+  std::vector<std::pair<Ref, Ref>> unseen;  // what is noted of them may run Python code
+  for (position = 0; api.PyDict_Next(own.get(), &position, &name, &value) != 0;) {
+    const Found seen = is_none(value) ? Found::kAll : see(value, entry.get(), name);
+    if (seen == Found::kFailed) return seen;
+    if (seen == Found::kUnusual) unseen.emplace_back(Ref::to(name), Ref::to(value));
+  }
+  for (const auto& [key, parameter] : unseen) {
+    if (!call(own_.get(), {parameter.get(), entry.get(), key.get()})) return Found::kFailed;
+  }
+  return Found::kAll;
+}
+
+/// Notes that a module still has a parameter. @return kUnusual where it may be another one.
+HotPath::Found HotPath::see(PyObject* parameter, PyObject* entry, PyObject* name) {
+  const Ref key(api.PyLong_FromVoidPtr(parameter));
+  PyObject* const owner = key ? api.PyDict_GetItemWithError(owners_.get(), key.get()) : nullptr;
+  if (api.PyErr_Occurred() != nullptr) return Found::kFailed;
+  if (owner == nullptr) return Found::kUnusual;
+  if (is_seen(owner)) return Found::kAll;
+  if (of_owner_.place.of(owner) != of_entry_.place.of(entry) || of_owner_.name.of(owner) != name) {
+    return Found::kUnusual;
+  }
+  PyObject* const now = of_observer_.step.of(observer_.get());
+  return of_owner_.seen.set(owner, now) ? Found::kAll : Found::kFailed;
+}
+
+Ref HotPath::ask(const Arguments& given) {
+  std::vector<Ref> pending;
+  std::unordered_set<const PyObject*> met;
+  pending.push_back(Ref::to(given.values[0]));
+  while (!pending.empty()) {
+    const Ref module = std::move(pending.back());
+    pending.pop_back();
+    if (!met.insert(module.get()).second) continue;
+    switch (ask_module(module.get(), pending)) {
+      case Found::kFailed:
+        return {};
+      case Found::kUnusual:
+        return call(python_ask_.get(), {given.values[0]});
+      case Found::kAll:
+        break;
+    }
+  }
+  return none();
+}
+
 /// Whether groups and their parameters are the types that torch.optim.Optimizer makes.
 bool HotPath::is_usual(PyObject* groups) {
   if (groups->type != api.PyList_Type) return false;
@@ -175,13 +263,7 @@ Ref HotPath::parameters(const Arguments& given) {
     if (!all) return {};
     for (Py_ssize_t i = 0; i < api.PyList_Size(all.get()); ++i) {
       const Ref one = Ref::to(api.PyList_GetItem(all.get(), i));
-      const Ref key = one ? Ref(api.PyLong_FromVoidPtr(one.get())) : Ref();
-      if (!key) return {};
-      Ref owner = Ref::to(api.PyDict_GetItemWithError(owners_.get(), key.get()));
-      if (!owner && api.PyErr_Occurred() == nullptr) {
-        owner = call(owner_.get(), {one.get(), number(static_cast<uint64_t>(g)).get(),
-                                    number(static_cast<uint64_t>(i)).get()});
-      }
+      const Ref owner = one ? owner_of(work, one.get(), g, i) : Ref();
       if (!owner || !parameter(work, one.get(), owner.get(), of_gradients)) return {};
     }
   }

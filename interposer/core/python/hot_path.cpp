@@ -42,6 +42,8 @@ bool HotPath::configure(PyObject* config) {
                  {follow_, "follow"},
                  {record_buffers_, "record_buffers"},
                  {owner_, "owner"},
+                 {own_, "own"},
+                 {python_ask_, "ask"},
                  {owners_, "owners"},
                  {ask_is_leaf_, "is_leaf"},
                  {has_modes_, "has_modes"},
@@ -71,6 +73,9 @@ bool HotPath::configure(PyObject* config) {
                {state_, "state"},
                {dict_, "__dict__"},
                {module_buffers_, "_buffers"},
+               {module_parameters_, "_parameters"},
+               {modules_, "_modules"},
+               {token_, "_non_persistent_buffers_set"},
                {param_groups_, "param_groups"},
                {params_, "params"},
                {grad_, "grad"},
@@ -116,7 +121,10 @@ bool HotPath::find_slots(PyObject* config) {
                         {of_place_.recomputes, "recomputes"},
                         {of_place_.inputs, "inputs"},
                         {of_place_.parameters, "parameters"}}) &&
-         find("Owner", {{of_owner_.place, "place"},
+         find("Owner", {{of_owner_.seen, "seen"},
+                        {of_owner_.storage, "storage"},
+                        {of_owner_.place, "place"},
+                        {of_owner_.name, "name"},
                         {of_owner_.parameter_slot, "parameter_slot"},
                         {of_owner_.gradient_slot, "gradient_slot"}}) &&
          find("Batch", {{messages_, "messages"}});
@@ -227,10 +235,7 @@ Ref HotPath::memory(const Arguments& given) {
   TensorMessage message;
   const bool plain = reader_.is_plain(tensor);
   const auto outcome = plain ? reader_.read(tensor, message) : TensorReader::Outcome::kLeft;
-  if (outcome == TensorReader::Outcome::kFailed) {
-    if (api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return {};
-    api.PyErr_Clear();  // values.py meets it, too
-  }
+  if (outcome == TensorReader::Outcome::kFailed) return {};
   if (outcome != TensorReader::Outcome::kRead) return none();
   const convtrace_tensor& fixed = message.fixed;
   const Ref dims(api.PyTuple_New(2 * Py_ssize_t{fixed.rank}));

@@ -53,6 +53,8 @@ class HotPath {
   /// (thread, phase, capture, scope, call, slots, operands, op): the loop of compiled.Calls._record.
   /// @return whether it was done; what holds unusual types is left to Python.
   Ref operands(const Arguments& given);
+  /// (root): Names.ask
+  Ref ask(const Arguments& given);
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
 
@@ -96,6 +98,11 @@ class HotPath {
   bool hook(PyObject* tensor, PyObject* function, PyObject* hook);
   static bool is_usual(PyObject* groups);
   bool parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients);
+  Ref owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssize_t index);
+  [[nodiscard]] bool is_seen(PyObject* owner) const;
+  Found see(PyObject* parameter, PyObject* entry, PyObject* name);
+  Ref entry_at(PyObject* module);
+  Found ask_module(PyObject* module, std::vector<Ref>& children);
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
 
   Port port_;
@@ -109,7 +116,7 @@ class HotPath {
   // From the observer.
   Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
       python_parameters_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
-      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, owners_, ask_is_leaf_,
+      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, own_, python_ask_, owners_, ask_is_leaf_,
       has_modes_, unobserved_;
   uint8_t full_ = 0;
   bool keeps_thread_ = false;
@@ -126,12 +133,12 @@ class HotPath {
     Slot id, step, calls, recomputes, inputs, parameters;
   } of_place_;
   struct {
-    Slot place, parameter_slot, gradient_slot;
+    Slot seen, storage, place, name, parameter_slot, gradient_slot;
   } of_owner_;
   Slot messages_;
   // Interned names.
   Ref set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_, register_hook_,
-      register_hook_dict_, hook_key_, state_, dict_, module_buffers_, param_groups_, params_, grad_,
+      register_hook_dict_, hook_key_, state_, dict_, module_buffers_, module_parameters_, modules_, token_, param_groups_, params_, grad_,
       kind_input_, kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
 };
 

@@ -130,11 +130,20 @@ bool HotPath::left(const Call& call, PyObject* output) {
   return work.submit();
 }
 
+/// As Names.entry. @return null, with Python's error set or without one where there is none.
+Ref HotPath::entry_at(PyObject* module) {
+  Ref token = attribute(module, token_.get());
+  if (!token) {
+    api.PyErr_Clear();
+    token = none();
+  }
+  const Ref key(api.PyLong_FromVoidPtr(token.get()));
+  return key ? Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get())) : Ref();
+}
+
 /// @return the module's entry; None if its call is not recorded; null with Python's error set.
 Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args) {
-  const Ref key(api.PyLong_FromVoidPtr(module));
-  if (!key) return {};
-  Ref entry = Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get()));
+  Ref entry = entry_at(module);
   if (!entry && api.PyErr_Occurred() != nullptr) return {};
   if (!entry || is_none(caller)) {
     return call(find_.get(), {thread, module, entry ? entry.get() : api._Py_NoneStruct, args});

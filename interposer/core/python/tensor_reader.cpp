@@ -118,7 +118,10 @@ bool TensorReader::find_exchange(PyObject* config) {
 Outcome TensorReader::read(PyObject* tensor, TensorMessage& message) {
   const Outcome outcome =
       exchange_ != nullptr ? read_exchange(tensor, message) : read_attributes(tensor, message);
-  return outcome == Outcome::kRead ? read_memory(tensor, message) : outcome;
+  const Outcome all = outcome == Outcome::kRead ? read_memory(tensor, message) : outcome;
+  if (all != Outcome::kFailed || api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return all;
+  api.PyErr_Clear();  // values.py meets it, too
+  return Outcome::kLeft;
 }
 
 /// Through DLPack, which reads the address of the elements: it must not be asked for a tensor that is

@@ -50,8 +50,8 @@ class TensorReader {
  public:
   enum class Outcome : uint8_t {
     kRead,
-    kLeft,   ///< not plain strided memory, or not known to be: values.py decides
-    kFailed  ///< Python's error is set
+    kLeft,   ///< not plain strided memory, or not known to be, or torch raised: values.py decides
+    kFailed  ///< Python's error is set; it is no Exception (an interrupt)
   };
 
   /// @param config  what native.py passes. @return false with Python's error set, if something is

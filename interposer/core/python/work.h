@@ -77,6 +77,9 @@ class HotPath::Work {
     return path_.reader_.is_plain(tensor) ? path_.reader_.read(tensor, message_) : Outcome::kLeft;
   }
 
+  /// The number of the storage of the tensor that was read last.
+  [[nodiscard]] uint64_t storage() const { return message_.fixed.storage; }
+
   /// Packs the tensor that was read last; more than once for more than one place.
   void put(const Position& at) {
     convtrace_tensor& fixed = message_.fixed;

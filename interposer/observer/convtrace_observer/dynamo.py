@@ -21,6 +21,12 @@ def skip_frames(torch, package):
                     skip(code)
 
 
+def skip(torch, code):
+    function = _skip_function(torch)
+    if function is not None:
+        function(code)
+
+
 def _skip_function(torch):
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "set_code_exec_strategy"):

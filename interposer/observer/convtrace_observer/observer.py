@@ -46,7 +46,7 @@ class Observer(State):
         self.is_folded, self.compiler = _cheap_compile_guard(torch) or (self.is_compiling, {})
         self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace records every read
         self.threads = scopes.Threads(port)
-        self.names = naming.Names(port.intern)
+        self.names = naming.Names(self)
         self.steps = steps.Steps()
         self.read = values.TensorReader(torch)
         self.hooks = gradients.Hooks(self)
@@ -70,7 +70,7 @@ class Observer(State):
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
-                "memory": self.read.memory, "operands": lambda *given: False,
+                "memory": self.read.memory, "operands": lambda *given: False, "ask": self.names.ask,
                 "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):
@@ -85,7 +85,8 @@ class Observer(State):
             "record_gradient": functools.partial(gradients.record, self),
             "record_parameter": self.optimizers.record_parameter,
             "Observer": State, "Thread": scopes.Thread, "Batch": engine.Batch, "Entry": naming.Entry,
-            "Place": naming.Place, "Owner": naming.Owner}
+            "Place": naming.Place, "Owner": naming.Owner,
+            "own": self.names.own}
 
     def compiles(self):
         """Whether torch is compiling or exporting, where `is_folded` does not say."""
@@ -104,6 +105,10 @@ class Observer(State):
         atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
+
+    def skip_frame(self, code):
+        """Keeps Dynamo from compiling a function that was made while the observer was being installed."""
+        dynamo.skip(self._torch, code)
 
     def remove(self):
         """Tracing is over in this process: removes all hooks, so that the program runs on without the observer."""
@@ -175,10 +180,19 @@ class Observer(State):
         if self.read.skipped:
             skipped, self.read.skipped = self.read.skipped, 0
             thread.batch.loss(engine.LOST_TENSOR_KIND, skipped)
+            refusals, self.read.refusals = self.read.refusals, []
+            for text in refusals:
+                thread.batch.diagnostic(engine.INFO, "observer", "CT-1304 not read and counted: " + text)
         flags = spent.submit(thread) if thread.began else thread.batch.submit()
         if flags & ~engine.SUBMIT_WATCH != self.flags:
             self._set_flags(flags & ~engine.SUBMIT_WATCH)
         return flags
+
+    def say(self, level, text, site="observer"):
+        """Sends a message for the program's user."""
+        batch = engine.Batch(self.port)
+        batch.diagnostic(level, site, text)
+        batch.submit()
 
     def failed(self, site, error):
         """Handles an exception of the observer. It never reaches the program; the first is recorded in the trace, and
@@ -191,16 +205,11 @@ class Observer(State):
             raise error
         try:
             self._failures += 1
-            batch = engine.Batch(self.port)
+            what = "%s: %s: %s" % (site, type(error).__name__, error)
             if self._failures == 1:
-                batch.diagnostic(engine.WARNING, "observer",
-                                 "CT-1301 %s: %s: %s" % (site, type(error).__name__, error))
-                batch.submit()
+                self.say(engine.WARNING, "CT-1301 " + what)
             elif self._failures == _MAX_FAILURES:
-                batch.diagnostic(engine.WARNING, "observer",
-                                 "CT-1302 %s: %s: %s; modules and tensors are not observed any more"
-                                 % (site, type(error).__name__, error))
-                batch.submit()
+                self.say(engine.WARNING, "CT-1302 %s; modules and tensors are not observed any more" % what)
                 self.remove()
             self.threads.state.batch.messages = []
         except Exception:
@@ -246,9 +255,7 @@ class Observer(State):
         self.collectives.waited()
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
-            batch = engine.Batch(self.port)
-            batch.diagnostic(engine.WARNING, "operations", "CT-1303 " + complaint)
-            batch.submit()
+            self.say(engine.WARNING, "CT-1303 " + complaint, "operations")
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self._finish("SIGINT")
         self.remove()  # finalizers of the program may still call modules

@@ -7,7 +7,7 @@ import sys
 
 from . import values
 
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "operands", "forget")
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "operands", "ask", "forget")
 
 
 class Functions:

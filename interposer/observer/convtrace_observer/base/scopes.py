@@ -42,7 +42,7 @@ class Thread:
         self.op_modes = 0  # used by aten_ops.py
         self.after_root = engine.FORWARD  # phase to set in the slot when the running root returns
         self.before_step = 0, engine.FORWARD  # content of the slot before an optimizer step
-        self.unread_gradients = None  # weak reference to the optimizer in a step whose gradients are not computed yet
+        self.unread_gradients = False  # in an optimizer's step whose gradients are not computed yet
         self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # used by spent.py
 
     def place(self):

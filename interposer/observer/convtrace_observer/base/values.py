@@ -9,7 +9,7 @@ import collections
 import ctypes
 import itertools
 
-from . import engine
+from . import engine, signals
 
 CPU, CUDA = 0, 1
 
@@ -26,6 +26,7 @@ _COMPLEX = (16, 17)
 _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 _MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
 _MAX_DEPTH = 8
+_MAX_KINDS, _MAX_TEXT = 16, 200  # of tensors that cannot be read; characters of what torch says of one
 
 storage_ids = itertools.count(1)
 
@@ -68,6 +69,8 @@ class TensorReader:
 
     def __init__(self, torch):
         self.skipped = 0
+        self.refusals = []  # texts: kinds of tensors that torch does not describe, with what it said; not told yet
+        self._kinds = set()  # of these
         self.memory = lambda tensor: None  # in C++, if that is there: the fields of Memory; None: _describe() says
         self.plain = {torch.Tensor, torch.nn.Parameter}
         self._tensor = torch.Tensor
@@ -81,8 +84,7 @@ class TensorReader:
         # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
         self.base = getattr(torch._C, "_data_address", _storage_address)
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._untyped = hasattr(torch.Tensor, "untyped_storage")
-        self._tells_resizable = self._untyped and hasattr(torch.UntypedStorage, "resizable")
+        self._tells_resizable = hasattr(getattr(torch, "UntypedStorage", None), "resizable")
         # Attribute access alone runs __torch_function__ of subclasses and of modes.
         self.unobserved = torch._C.DisableTorchFunction
 
@@ -126,6 +128,17 @@ class TensorReader:
         if value is None:
             self.skipped += 1
         return value
+
+    def storage_of(self, tensor):
+        """@return the number of a tensor's storage, which no other storage ever has; 0 where it cannot be had."""
+        with self.unobserved():
+            try:
+                if type(tensor) not in self.plain:
+                    tensor = self._unwrap(tensor)
+                return 0 if tensor is None or self.is_wrapped(tensor) else storage_identity(_storage(tensor))
+            except Exception as error:  # a kind of tensor that has none
+                signals.let_pass(error)
+                return 0
 
     def borrows(self, tensor):
         """@return whether a tensor may lie in memory that its storage does not own: torch's own storages can be
@@ -179,6 +192,17 @@ class TensorReader:
         return value._replace(stream=self.raw_stream(value.index)) if value.device == CUDA else value
 
     def _describe(self, tensor):
+        try:
+            return self._memory(tensor)
+        except Exception as error:  # a kind of tensor without the attributes of others: batched by vmap, for one
+            signals.let_pass(error)
+            text = str(error).partition("\n")[0][:_MAX_TEXT]
+            if len(self._kinds) < _MAX_KINDS and text not in self._kinds:
+                self._kinds.add(text)
+                self.refusals.append("%s: %s" % (type(tensor).__name__, text))
+            return None
+
+    def _memory(self, tensor):
         if tensor.layout is not self._strided or tensor.is_nested or self.is_wrapped(tensor):
             return None
         if tensor.is_cuda:
@@ -203,7 +227,7 @@ class TensorReader:
         if base == 0 and 0 not in shape:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()
-        storage = tensor.untyped_storage() if self._untyped else tensor.storage()
+        storage = _storage(tensor)
         return _new(Memory, (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
                              base, storage.nbytes(), stream, (*shape, *strides)))
 
@@ -217,6 +241,10 @@ def scalar(value):
 
 
 _NUMBERS = {1: ctypes.c_double, 2: ctypes.c_float, 11: ctypes.c_int32, 13: ctypes.c_int64}
+
+
+def _storage(tensor):
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
 
 
 def _storage_address(tensor):

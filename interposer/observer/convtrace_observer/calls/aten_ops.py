@@ -41,11 +41,11 @@ class AtenOps:
     def module_call(self, original):
         if self._mode is None:
             return original
-        observer, entries = self._observer, self._observer.names.entries
+        observer, names = self._observer, self._observer.names
 
         def call(module, *args, **kwargs):
             if not (observer.is_compiling() or observer.is_tracing()) and observer.capture:
-                entry, thread = entries.get(id(module)), observer.threads.state
+                entry, thread = names.entry(module), observer.threads.state
                 if entry is not None and not thread.op_modes and self._wants(entry.place.name):
                     return self._run(thread, original, module, *args, **kwargs)
             return original(module, *args, **kwargs)

@@ -7,8 +7,9 @@ the wrapper for the plain __call__ (it looks it up after us), and in a call that
 first line folds away. So it passes what torch.jit.trace records, whose graph would have our reads.
 """
 import functools
+import sys
 
-from ..base import engine, spent, values
+from ..base import engine, frames, spent, values
 from . import gradients, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
@@ -21,6 +22,7 @@ class ModuleCalls:
         self._module = torch.nn.Module
         self._original = None
         self._wrapper = None
+        self._code = None  # of the wrapper
         self._slots = {}
         self._gradients = torch.is_grad_enabled
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -28,6 +30,8 @@ class ModuleCalls:
     def install(self):
         self._original = self._module.__call__
         self._wrapper = self._wrap(self._observer.operations.module_call(self._original))
+        self._code = self._wrapper.__code__
+        self._observer.skip_frame(self._code)
         self._module.__call__ = self._wrapper
 
     def remove(self):
@@ -49,25 +53,41 @@ class ModuleCalls:
         frame takes the place of that one: recursion goes as deep as without us."""
         is_folded = self._observer.is_folded
         enter, leave = self._observer.hot.enter, self._observer.hot.leave
-        passes_on = original is self._original and _only_passes_on(original)
+        if original is self._original and _only_passes_on(original):
+            @functools.wraps(original)
+            def __call__(self, *args, **kwargs):
+                if is_folded():
+                    return original(self, *args, **kwargs)
+                call = enter(self, args, kwargs)
+                try:
+                    if self._compiled_call_impl is not None:
+                        result = self._compiled_call_impl(*args, **kwargs)
+                    else:
+                        result = self._call_impl(*args, **kwargs)
+                except BaseException:
+                    if call is not None:
+                        leave(call, None, None)
+                    raise
+                if call is not None:
+                    leave(call, self, result)
+                return result
+
+            return frames.in_place_of(original, __call__)
 
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
             if is_folded():
                 return original(self, *args, **kwargs)
             call = enter(self, args, kwargs)
-            if call is None:
-                return original(self, *args, **kwargs)
             try:
-                if passes_on:
-                    compiled = self._compiled_call_impl
-                    result = (self._call_impl if compiled is None else compiled)(*args, **kwargs)
-                else:
-                    result = original(self, *args, **kwargs)
-            except BaseException:
-                leave(call, None, None)
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                if call is not None:
+                    leave(call, None, None)
+                frames.hide(error)
                 raise
-            leave(call, self, result)
+            if call is not None:
+                leave(call, self, result)
             return result
 
         return __call__
@@ -85,7 +105,7 @@ class ModuleCalls:
             if (observer.capture or caller is None) and observer.is_tracing():
                 return None  # below a root, tensors are read only where values are wanted
             outer = slot[0]
-            entry = observer.names.entries.get(id(module))
+            entry = observer.names.entry(module)
             if entry is None or caller is None:
                 entry = self.find(thread, module, entry, args)
             elif caller is entry.wrapper:
@@ -143,7 +163,7 @@ class ModuleCalls:
         @param gradients  whether they are switched on in the program; None: as they are now"""
         observer = self._observer
         if thread.entry is not None:
-            return observer.names.add_called(module, thread.entry)
+            return observer.names.add_called(module, thread.entry, self._running(thread.entry))
         if module.__dict__.get("_is_replica"):
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
@@ -155,11 +175,14 @@ class ModuleCalls:
         if self.in_backward():  # an activation checkpoint
             thread.slot[1] = _RECOMPUTE
             return entry
-        if observer.steps.misses_optimizer(entry) and observer.optimizers.weights_changed():
-            observer.optimizers.record_unseen(thread, module)
-            observer.steps.unseen_optimizer_ended()
         behind = outer == _EVALUATION
-        gradients = (self._gradients() if gradients is None else gradients) and not (behind and self._goes_on(module, args))
+        gradients = self._gradients() if gradients is None else gradients
+        if not observer.steps.sees_optimizer and (gradients or entry.weights is not None):
+            changed = observer.optimizers.note_weights(entry, module)
+            if changed and observer.steps.misses_optimizer(entry):
+                observer.optimizers.record_unseen(thread, module)
+                observer.steps.unseen_optimizer_ended()
+        gradients = gradients and not (behind and self._goes_on(module, args))
         opened, evaluates = observer.steps.root_forward(
             entry, module.training, gradients, behind, observer.optimizers.any_made)
         thread.slot[1] = _EVALUATION if evaluates else _FORWARD
@@ -169,16 +192,33 @@ class ModuleCalls:
             observer.open_step(thread)
         elif behind and not evaluates:
             observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
-        if first and observer.capture:
-            observer.optimizers.record_initial(thread, module)
-            self._record_initial_buffers(thread, module)
+        if observer.capture:
+            if not first:
+                observer.hot.ask(module)
+            if first or entry.unrecorded:
+                entry.unrecorded = observer.optimizers.record_initial(thread, module)
+            if first:
+                self._record_initial_buffers(thread, module)
         return entry
+
+    def _running(self, entry):
+        """The module whose call `entry` stands for, from the frame of its wrapper; None where it has none."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code is self._code:
+                module = frame.f_locals["self"]
+                if self._observer.names.entry(module) is entry:
+                    return module
+            frame = frame.f_back
+        return None
 
     def _goes_on(self, module, args):
         """Whether a module that is called after evaluation is a criterion: it has no weights, and takes outputs
         that a model computed with gradients switched on."""
-        return (next(module.parameters(), None) is None
-                and any(tensor.requires_grad for tensor in self._observer.read.tensors(args)))
+        if any(True for _, child, _ in naming.walk(module) for one in child._parameters.values() if one is not None):
+            return False
+        with self._observer.read.unobserved():
+            return any(tensor.requires_grad for tensor in self._observer.read.tensors(args))
 
     @spent.sampled
     def entered(self, thread, entry, module, call, top, args, kwargs):
@@ -263,11 +303,11 @@ class ModuleCalls:
     def record_buffers(self, thread, entry, module, scope, call):
         """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's
         kernels write the running statistics past torch's count of writes, but its own count of calls shows."""
-        state = _state_of_buffers(module)
-        if state == entry.buffers:
-            return
-        entry.buffers = state
         with self._observer.read.unobserved():
+            state = _state_of_buffers(module)
+            if state == entry.buffers:
+                return
+            entry.buffers = state
             for name, tensor in _kept_buffers(module):
                 self._observer.pack(thread.batch, thread.slot[1], self._observer.full, scope, call,
                                     self.slot("buffer", name), tensor)

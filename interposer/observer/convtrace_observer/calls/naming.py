@@ -7,11 +7,15 @@ further one goes by its class: "Discriminator.encoder", "Discriminator#2.encoder
 Names of two programs must be comparable, so wrappers that only hold one module (DDP, FSDP, torch.compile,
 checkpoint) do not appear in them: the wrapper itself takes the place of what it holds.
 
-Nothing is stored on modules (it would be pickled and copied with them) and nothing keeps them
-alive.
+Nothing of ours is stored on modules and parameters, refers to them, or keeps them alive: a program may count weak
+references, and torch.utils.swap_tensors refuses tensors that have one. A module is known by its set of names of
+non-persistent buffers, an object that it alone has and that holds texts only: while it is kept here, its address is no
+other's. A parameter is known by its address since its module was last asked for it, which is at each call of a root in
+a step with values; and between these by the number of its storage.
 """
-import weakref
+import sys
 
+from ..base import engine
 from . import padding
 
 # Attribute names that only wrappers use ...
@@ -22,7 +26,8 @@ _WRAPPERS = frozenset((
     "AveragedModel", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Float16Module",
     "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
 _MAX_SEARCHES = 16
-_MAX_ROOTS = 16  # of one class that have names of their own
+_MAX_PLACES = 1 << 15  # beyond them, further models of a class share one name
+_SWEPT_FIRST = 1024  # modules, and parameters, before the first look for those that are gone
 
 
 class Place:
@@ -47,14 +52,14 @@ class Place:
 class Entry:
     """One module object."""
 
-    __slots__ = ("reference", "place", "wrapper", "root", "searches", "seen_in_step",
-                 "pad_index", "untold", "settings", "changes", "buffers")
+    __slots__ = ("token", "address", "place", "wrapper", "root", "searches", "seen_in_step",
+                 "pad_index", "untold", "settings", "changes", "buffers", "weights", "unrecorded")
 
-    def __init__(self, reference, place, wrapper, root, pad_index):
-        self.reference = reference
+    def __init__(self, token, address, place, wrapper, root, pad_index):
+        self.token, self.address = token, address  # those of the module
         self.place = place
         self.wrapper = wrapper  # Entry of the outermost module that only wraps this one
-        self.root = root  # id of the root module whose walk named it
+        self.root = root or self  # Entry of the root module whose walk named it
         self.searches = 0
         self.seen_in_step = -1
         self.pad_index = pad_index  # of an embedding, or None
@@ -62,16 +67,19 @@ class Entry:
         self.settings = ()  # (name, value) of its attributes at the last record
         self.changes = 0  # number of records in which they had changed
         self.buffers = None  # their state at the last check
+        self.weights = None  # of a root: what optimizer.py noted of its parameters at the last call
+        self.unrecorded = False  # of a root: it has parameters whose first values are not recorded yet
 
 
 class Owner:
     """Where a parameter lives."""
 
-    __slots__ = ("reference", "place", "name", "parameter_slot", "gradient_slot", "recorded",
+    __slots__ = ("seen", "storage", "place", "name", "parameter_slot", "gradient_slot", "recorded",
                  "by_position")
 
-    def __init__(self, reference, place, name, parameter_slot, gradient_slot):
-        self.reference = reference
+    def __init__(self, storage, place, name, parameter_slot, gradient_slot):
+        self.seen = -1  # the step in which the object at this address was last found to be the parameter
+        self.storage = storage  # its number then; 0: not known
         self.place = place
         self.name = name
         self.parameter_slot = parameter_slot
@@ -80,15 +88,9 @@ class Owner:
         self.by_position = False  # in the optimizer, until a module with it is met
 
 
-class _KeyedReference(weakref.ref):
-    __slots__ = ("key",)
-
-    def __new__(cls, target, callback, key):
-        return super().__new__(cls, target, callback)
-
-    def __init__(self, target, callback, key):
-        super().__init__(target, callback)
-        self.key = key
+def token(module):
+    """An object that this module alone has (and shallow copies of it), and that holds no module and no tensor."""
+    return getattr(module, "_non_persistent_buffers_set", None)
 
 
 def _inner_name(module):
@@ -131,18 +133,18 @@ def join(parent, child):
 class Names:
     """All modules and parameters seen so far."""
 
-    def __init__(self, intern):
-        self._intern = intern
+    def __init__(self, observer):
+        self._observer = observer
         self._places = {}
-        self._roots = []
-        self._first = None  # reference to the root that has no name
+        self._first = None  # Entry of the root that has no name
         self._roots_of_class = {}
-        self.entries = {}  # id(module) -> Entry; read at every module call
+        self.entries = {}  # id(token(module)) -> Entry; read at every module call
         self.owners = {}  # id(parameter) -> Owner
+        self._most_entries, self._most_owners = _SWEPT_FIRST, _SWEPT_FIRST  # before those that are gone are looked for
+        self._ended = False  # told that names end
 
     def clear(self):
         self._places.clear()
-        self._roots.clear()
         self._first = None
         self._roots_of_class.clear()
         self.entries.clear()
@@ -151,12 +153,21 @@ class Names:
     def place(self, name):
         place = self._places.get(name)
         if place is None:
-            place = self._places[name] = Place(name, self._intern(name))
+            place = self._places[name] = Place(name, self._observer.port.intern(name))
         return place
 
     def name_of(self, number):
         """The module path of a scope id."""
         return next((name for name, place in self._places.items() if place.id == number), "")
+
+    def entry(self, module):
+        """Entry of a module, or None."""
+        return self.entries.get(id(token(module)))
+
+    def by_address(self):
+        """id(module) -> Entry of the modules that live."""
+        self._forget_dead_modules()
+        return {entry.address: entry for entry in self.entries.values()}
 
     def add_root(self, module):
         """Names the tree of a module that was called at top level.
@@ -164,116 +175,142 @@ class Names:
         A tree that contains an earlier root (an encoder tried alone before the whole model) gives
         that one its longer name; a module that two roots share keeps its first.
         """
-        tree = {id(child): child for _, child, _ in walk(module)}
-        for name, child, wrapper in list(walk(module, self._root_name(module, tree))):
-            entry = self.entries.get(id(child))
-            if entry is None or entry.root in tree:
-                self._add(child, name, wrapper, id(module))
-        self._roots.append(weakref.ref(module))
-        return self.entries[id(module)]
-
-    def _root_name(self, module, tree):
-        """What a new root is called. `tree`: its modules by their ids.
-
-        What has no parameters (a criterion, a transform made anew in each step) is not numbered. Numbers
-        end, so that a program that copies its model in each step has few names. Whether an earlier root
-        still lives does not matter: two runs collect their garbage at other times."""
-        while (name := _inner_name(module)) is not None:
-            module = module._modules[name]
-        kind = type(module).__name__
+        tree = {id(token(child)): child for _, child, _ in walk(module)}
+        inner = module
+        while (name := _inner_name(inner)) is not None:
+            inner = inner._modules[name]
         learns = any(one is not None for child in tree.values() for one in child._parameters.values())
-        number = self._roots_of_class.get(kind, 0)
-        if learns and number < _MAX_ROOTS:
-            number = self._roots_of_class[kind] = number + 1
-        if self._first is None or id(self._first()) in tree:
-            if learns:
-                self._first = weakref.ref(module)
-            return ""
-        known = self.entries.get(id(module))
+        number = self._number(type(inner).__name__) if learns else None
+        is_first, root = self._first is None or id(self._first.token) in tree, None
+        name = "" if is_first else self._root_name(inner, number)
+        for child_name, child, wrapper in list(walk(module, name)):
+            entry = self.entry(child)
+            if entry is None or id(entry.root.token) in tree:
+                entry = self._add(child, child_name, wrapper, root)
+            root = root or entry
+        if is_first and learns:
+            self._first = self.entry(inner)
+        return root
+
+    def _root_name(self, module, number):
+        """What a further root is called. `number`: among those of its class, if it has parameters: what has none (a
+        criterion, a transform made anew in each step) is not numbered."""
+        known, kind = self.entry(module), type(module).__name__
         if known is not None:
             return known.place.name  # it was called without its wrapper, or in another
-        return kind if not learns or number == 1 else "%s#%d" % (kind, number)
+        return kind if number in (None, 1) else "%s#%s" % (kind, number)
 
-    def add_called(self, module, caller):
+    def _number(self, kind):
+        """Of one more root of a class. Whether an earlier one still lives does not matter: two runs collect their garbage at
+        other times."""
+        if len(self._places) >= _MAX_PLACES:
+            if not self._ended:
+                self._ended = True
+                self._observer.say(engine.WARNING, "CT-1305 %d modules have names; further models of a class are one, CLASS#more"
+                                   % len(self._places))
+            return "more"
+        number = self._roots_of_class[kind] = self._roots_of_class.get(kind, 0) + 1
+        return number
+
+    def add_called(self, module, caller, parent):
         """Names a module that is not in any tree yet but was called inside `caller`: it was
-        attached since, or is kept where named_modules() does not look (then by its class)."""
-        parent = caller.reference()
+        attached since, or is kept where named_modules() does not look (then by its class).
+        @param parent  the module of `caller`, or None where it is not known"""
         name = caller.place.name
         if parent is not None and caller.searches < _MAX_SEARCHES:
             for child_name, child, wrapper in walk(parent, name):
                 if child is module:
                     return self._add(module, child_name, wrapper, caller.root)
             caller.searches += 1
+        added = None
         for child_name, child, wrapper in walk(module, join(name, type(module).__name__)):
-            if id(child) not in self.entries:
-                self._add(child, child_name, wrapper, caller.root)
-        return self.entries[id(module)]
+            entry = self.entry(child)
+            if entry is None:
+                entry = self._add(child, child_name, wrapper, caller.root)
+            added = added or entry
+        return added
 
     def _add(self, module, name, wrapper, root):
-        key = id(module)
-        place = self.place(name)
-        former = self.entries.get(key)
-        outer = self.entries.get(id(wrapper))
-        entry = Entry(_KeyedReference(module, self._module_died, key), place,
-                      outer and outer.wrapper or outer, root, padding.index_of(module))
-        self.entries[key] = entry
+        if len(self.entries) >= self._most_entries:
+            self._forget_dead_modules()
+        own = token(module)
+        former = self.entries.get(id(own))
+        outer = self.entry(wrapper) if wrapper is not None else None
+        entry = Entry(own, id(module), self.place(name), outer and outer.wrapper or outer, root, padding.index_of(module))
+        self.entries[id(own)] = entry
         for parameter_name, parameter in module._parameters.items():
             if parameter is not None:
-                self._own(parameter, place, parameter_name, former and former.place)
+                self.own(parameter, entry, parameter_name, former and former.place)
         return entry
 
-    def _own(self, parameter, place, name, former=None):
-        """`former`: what the owning module was called before, if it got a new name."""
-        key = id(parameter)
-        owner = self.owners.get(key)
-        if (owner is not None and not owner.by_position and owner.place is not place
-                and owner.place is not former):
-            return  # tied weights: the first name wins
-        recorded = owner.recorded if owner is not None else False
-        owner = self.owners[key] = Owner(
-            _KeyedReference(parameter, self._parameter_died, key), place, name,
-            self._intern("param:" + name), self._intern("grad:" + name))
-        owner.recorded = recorded
+    def _forget_dead_modules(self):
+        """A token that nothing but its entry refers to has no module."""
+        alone = Entry(set(), 0, None, None, None, None)
+        references = sys.getrefcount(alone.token)
+        for key, entry in list(self.entries.items()):
+            if sys.getrefcount(entry.token) == references:
+                del self.entries[key]
+        self._most_entries = max(_SWEPT_FIRST, 2 * len(self.entries))
 
-    def _module_died(self, reference):
-        entry = self.entries.get(reference.key)
-        if entry is not None and entry.reference is reference:
-            del self.entries[reference.key]
+    def own(self, parameter, entry, name, former=None):
+        """Notes that a module has a parameter. `former`: the place of the module, if it got a new name.
 
-    def _parameter_died(self, reference):
-        owner = self.owners.get(reference.key)
-        if owner is not None and owner.reference is reference:
-            del self.owners[reference.key]
+        Of tied weights the first name wins. What was noted of a parameter that is gone, whose address this one has now,
+        has another storage."""
+        key, place, owner = id(parameter), entry.place, self.owners.get(id(parameter))
+        storage = self._observer.read.storage_of(parameter)
+        is_known = owner is not None and (owner.seen == self._observer.step or 0 != owner.storage == storage)
+        if owner is not None and owner.place is place and owner.name == name:
+            is_known = True  # what a program puts into a parameter (.data = ...) may have another storage
+        elif is_known and not owner.by_position and owner.place is not former:
+            owner.seen = self._observer.step
+            return
+        else:
+            recorded = is_known and owner.recorded
+            owner = self._new_owner(key, storage, place, name)
+            owner.recorded = recorded
+        owner.seen, owner.storage = self._observer.step, storage
+
+    def _new_owner(self, key, storage, place, name):
+        if len(self.owners) >= self._most_owners:
+            self._forget_old_owners()
+        intern = self._observer.port.intern
+        owner = self.owners[key] = Owner(storage, place, name, intern("param:" + name), intern("grad:" + name))
+        return owner
+
+    def _forget_old_owners(self):
+        """Those that were not met in this step: their modules are asked again."""
+        for key, owner in list(self.owners.items()):
+            if owner.seen != self._observer.step:
+                del self.owners[key]
+        self._most_owners = max(_SWEPT_FIRST, 2 * len(self.owners))
 
     def owner(self, parameter, group, index):
         """Owner of an optimizer's parameter; one that no module has is named by its position."""
-        owner = self.owners.get(id(parameter))
-        if owner is None:
-            self._refresh()
-            owner = self.owners.get(id(parameter))
-        if owner is None:
-            self._own(parameter, self.place(""), "group%d.%d" % (group, index))
-            owner = self.owners[id(parameter)]
-            owner.by_position = True
+        owner, storage = self.owners.get(id(parameter)), None
+        if owner is None or owner.seen != self._observer.step:
+            storage = self._observer.read.storage_of(parameter)
+            if owner is None or not storage or owner.storage != storage:
+                owner = self._new_owner(id(parameter), storage, self.place(""), "group%d.%d" % (group, index))
+                owner.by_position = True
+            owner.seen = self._observer.step
         return owner
 
-    def roots(self):
-        """Modules that were called at top level."""
-        self._roots = [reference for reference in self._roots if reference() is not None]
-        return [reference() for reference in self._roots]
-
-    def _refresh(self):
-        """Parameters may be replaced after the first forward (load_state_dict(assign=True))."""
-        for root in self.roots():
-            for entry, module in self.modules(root):
-                for name, parameter in module._parameters.items():
-                    if parameter is not None:
-                        self._own(parameter, entry.place, name)
+    def ask(self, root):
+        """Asks the modules of a root which parameters they have, in a step with values: a program may have replaced them
+        (load_state_dict(assign=True), swap_tensors, fully_shard)."""
+        for entry, module in self.modules(root):
+            for name, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                owner = self.owners.get(id(parameter))
+                if owner is None or owner.seen != self._observer.step:
+                    self.own(parameter, entry, name)
 
     def modules(self, root):
         """(entry, module) of the tree, in order."""
         for _, module, _ in walk(root):
-            entry = self.entries.get(id(module))
+            entry = self.entry(module)
             if entry is not None:
                 yield entry, module
 
@@ -286,10 +323,19 @@ class Names:
                     yield parameter, owner
 
     def unrecorded_parameters(self, root):
-        """(parameter, owner) of the tree that were not given out before, in order.
+        """[(parameter, owner)] of the tree that were not given out before, in order; and whether there are more.
 
-        Parameters of lazy modules have neither shape nor memory before their first forward."""
-        for parameter, owner in self.parameters(root):
-            if not owner.recorded and not is_lazy(parameter):
-                owner.recorded = True
-                yield parameter, owner
+        A module with a parameter that has neither shape nor memory before its first forward is lazy: its other
+        parameters may be memory that was never written (torch_geometric.nn.Linear)."""
+        found, lazy = [], False
+        for _, module, _ in walk(root):
+            parameters = [one for one in module._parameters.values() if one is not None]
+            if any(map(is_lazy, parameters)):
+                lazy = True
+                continue
+            for parameter in parameters:
+                owner = self.owners.get(id(parameter))
+                if owner is not None and not owner.recorded:
+                    owner.recorded = True
+                    found.append((parameter, owner))
+        return found, lazy

@@ -7,7 +7,7 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from ..base import engine, replaced, scopes, signals, values
+from ..base import engine, frames, replaced, scopes, signals, values
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -23,9 +23,7 @@ TORCH_NAMESPACES = frozenset((
 # Places in what values.TensorReader gives.
 _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
-# Attribute of the node of an autograd.Function: the module and call that its forward was in.
-_PLACE = "_convtrace_place"
-
+_MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
 
 class _Tag:
     """`writes`: positions and names of the arguments that a schema says are written."""
@@ -73,6 +71,7 @@ class CustomOps:
         self._replaced = replaced.Replaced()
         self._library_tags = _Tags(_library_tag)
         self._function_tags = _Tags(_function_tags)
+        self._places = {}  # id of an autograd.Function's node -> (its number, slot word of the call that its forward was in)
 
     def install(self):
         ops = self._torch._ops
@@ -94,10 +93,16 @@ class CustomOps:
         def __call__(self, /, *args, **kwargs):
             if is_folded():
                 return original(self, *args, **kwargs)
-            tag = tag_of(self)
-            if tag is None or not observer.active or observer.is_compiling() or observer.is_tracing():
+            if observer.is_compiling():
                 return original(self, *args, **kwargs)
-            return record(tag, functools.partial(original, self), args, kwargs)
+            try:
+                tag = tag_of(self)
+                if tag is None or not observer.active or observer.is_tracing():
+                    return original(self, *args, **kwargs)
+                return record(tag, functools.partial(original, self), args, kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
 
         return __call__
 
@@ -106,49 +111,65 @@ class CustomOps:
 
         @functools.wraps(original)
         def apply(cls, *args, **kwargs):
-            if observer.is_compiling() or observer.is_tracing():
+            if observer.is_compiling():
                 return original(cls, *args, **kwargs)
-            tags = tags_of(cls)
-            in_library_op = observer.threads.state.ops  # its autograd registration: one op, not two
-            if not observer.active or (tags is None and not in_library_op):
-                return original(cls, *args, **kwargs)
-            result = (original(cls, *args, **kwargs) if in_library_op else
-                      record(tags[0], functools.partial(original, cls), args, kwargs))
+            try:
+                tags = tags_of(cls)
+                in_library_op = observer.threads.state.ops  # its autograd registration: one op, not two
+                if not observer.active or (tags is None and not in_library_op) or observer.is_tracing():
+                    return original(cls, *args, **kwargs)
+                result = (original(cls, *args, **kwargs) if in_library_op else
+                          record(tags[0], functools.partial(original, cls), args, kwargs))
+            except BaseException as error:
+                frames.hide(error)
+                raise
             self._remember_place(result)
             return result
 
         return apply
 
     def _function_backward(self, original):
-        observer, record, tags_of = self._observer, self._record, self._function_tags.of
+        observer, record, tags_of, place_of = self._observer, self._record, self._function_tags.of, self._place_of
 
         @functools.wraps(original)
         def apply(self, *args):
-            if observer.is_compiling() or observer.is_tracing() or not observer.active:
+            if observer.is_compiling():
                 return original(self, *args)
-            tags = tags_of(self._forward_cls)
             slot = observer.threads.state.slot
             before = slot[0]
-            slot[0] = getattr(self, _PLACE, before)
             try:
+                if observer.is_tracing() or not observer.active:
+                    return original(self, *args)
+                tags = tags_of(self._forward_cls)
+                slot[0] = place_of(self, before)
                 if tags is None:
                     return original(self, *args)
                 return record(tags[1], functools.partial(original, self), args, {})
+            except BaseException as error:
+                frames.hide(error)
+                raise
             finally:
                 slot[0] = before
 
         return apply
 
+    def _place_of(self, node, otherwise):
+        """The module and call in which the forward of an autograd.Function's node ran."""
+        number, place = self._places.get(id(node), (None, otherwise))
+        return place if number == node._sequence_nr() else otherwise
+
     def _remember_place(self, result):
         """What an op does in backward belongs to the module that called it forward, not to the one
-        whose output gradient came last. The node that autograd keeps for it carries that along."""
+        whose output gradient came last. A node is known by its address, and by the number that autograd gives each."""
         observer = self._observer
         try:
             with observer.read.unobserved():
                 for tensor in observer.read.tensors(result):
                     node = tensor.grad_fn
                     if isinstance(node, self._torch.autograd.function.BackwardCFunction):
-                        setattr(node, _PLACE, observer.threads.state.slot[0])
+                        if len(self._places) == _MAX_PLACES:
+                            self._places.clear()
+                        self._places[id(node)] = node._sequence_nr(), observer.threads.state.slot[0]
                         return
         except Exception as error:
             observer.failed("custom op", error)

@@ -61,15 +61,16 @@ class Calls:
         for known in (self._sites, self._regions, self._told, self._running, self._counted):
             known.clear()
 
-    def add(self, region, call, made_of, graph, is_backward, is_first, with_inputs):
-        """@return the number by which before() and after() are told of the call, what it takes and what it writes, as
+    def add(self, region, call, made_of, graph, names, is_backward, is_first, with_inputs):
+        """@param names  of modules, by their addresses
+        @return the number by which before() and after() are told of the call, what it takes and what it writes, as
         (name, expression). Without inputs only the output of a module around it is taken where it is one, and only the
         input that is the gradient of one."""
         observer, node = self._observer, made_of.of[call]
         site = _Site()
         site.region, site.is_backward, site.is_first = region, is_backward, is_first
         site.op = observer.port.intern(call.op)
-        site.modules = [(self._name(number, path), visit, graph.visits.get(number, 1))
+        site.modules = [(names.get(number, path), visit, graph.visits.get(number, 1))
                         for number, path, visit in (node.modules if node is not None else ())]
         site.modules = site.modules or [(region.home or "", 0, 1)]
         inputs, outputs = made_of.read[call], call.outputs
@@ -84,10 +85,6 @@ class Calls:
         self._tell(call, site, node.trace if node is not None and node.trace else call.trace)
         self._sites.append(site)
         return len(self._sites) - 1, inputs, outputs
-
-    def _name(self, number, path):
-        entry = self._observer.names.entries.get(number)
-        return entry.place.name if entry is not None else path
 
     def _tell(self, call, site, trace):
         thread, place = self._observer.threads.state, "%s.%s" % (site.modules[-1][0], call.op)
@@ -129,7 +126,7 @@ class Calls:
             for root in region.roots:
                 module = root()
                 if module is not None:
-                    observer.modules.find(thread, module, observer.names.entries.get(id(module)), (), region.trains)
+                    observer.modules.find(thread, module, observer.names.entry(module), (), region.trains)
         except Exception as error:
             observer.failed("compiled region", error)
 

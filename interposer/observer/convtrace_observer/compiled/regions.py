@@ -8,7 +8,7 @@ import functools
 import threading
 import weakref
 
-from ..base import imports, replaced
+from ..base import frames, imports, replaced
 from . import calls, graph, roots, sources, twin, wrapper_source
 
 _MAX_REGIONS = 4096
@@ -91,6 +91,9 @@ class Regions:
                 self._failed(error)
             try:
                 return original(model_, *args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
             finally:
                 self._current.graph, self._current.roots = None, ()
 
@@ -104,10 +107,9 @@ class Regions:
         observer, thread = self._observer, self._observer.threads.state
         if thread.entry is not None or observer.modules.in_backward():
             return ()
-        entries = observer.names.entries
-        modules = roots.find(known.roots, entries, self._torch.nn.Module)
+        modules = roots.find(known.roots, self._torch.nn.Module)
         for module in modules:
-            observer.modules.find(thread, module, entries.get(id(module)), ())
+            observer.modules.find(thread, module, observer.names.entry(module), ())
         if not modules:
             return ()
         function = (self._compilation() or "").split("/")[0]
@@ -164,6 +166,7 @@ class Regions:
             return  # the graph is not Dynamo's
         names.update({twin.BEFORE: self._calls.before, twin.AFTER: self._calls.after, twin.BEGINS: self._calls.begins})
         functions = wrapper_source.read(text, line_map)
+        of_modules = {address: entry.place.name for address, entry in self._observer.names.by_address().items()}
         # Parts that CUDA graphs are made of are functions of their own.
         first = "partition_0" if any(one.node.name == "partition_0" for one in functions) else "call"
         for function in functions:
@@ -177,7 +180,7 @@ class Regions:
             is_first = function.node.name == first
             observed = {}
             for call in calls_of:
-                observed[id(call.statement)] = self._calls.add(region, call, made_of, known, is_backward, is_first, self._wanted == _ALL)
+                observed[id(call.statement)] = self._calls.add(region, call, made_of, known, of_modules, is_backward, is_first, self._wanted == _ALL)
                 is_first = False
             if len(self._twins) < _MAX_REGIONS:
                 begins = not is_backward and region.roots and function.node.name == "call"

@@ -8,17 +8,13 @@ _PLACE = re.compile(r"([LG])\['(\w+)'\](.*)")
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 
 
-def find(places, entries, kind):
+def find(places, kind):
     """@param places  id of a module -> its place, as "L['self'].model"
-    @param entries  id -> Entry of modules that are known
     @return those that are found, in order"""
     found, variables = [], None
     for number, place in places.items():
-        entry = entries.get(number)
-        module = entry.reference() if entry is not None else None
-        if module is None:
-            variables = variables or _variables()
-            module = _at(place, variables)
+        variables = variables or _variables()
+        module = _at(place, variables)
         if id(module) == number and issubclass(type(module), kind):
             found.append(module)
     return found

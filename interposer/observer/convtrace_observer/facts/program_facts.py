@@ -8,7 +8,6 @@ import operator
 import os
 import struct
 import sys
-import weakref
 
 from ..base import FOLDER, engine, signals, values
 from ..calls import naming
@@ -118,8 +117,9 @@ class ModuleFacts:
         for name, parameter in module._parameters.items():
             if parameter is None:
                 continue
-            if not parameter.requires_grad:
-                frozen.append(name)
+            with self._observer.read.unobserved():
+                if not parameter.requires_grad:
+                    frozen.append(name)
             owner = owners.get(id(parameter))
             if owner is not None and not owner.by_position and (owner.place is not place or owner.name != name):
                 tied.append("%s=%s" % (name, naming.join(owner.place.name, owner.name)))
@@ -177,25 +177,30 @@ class _Group:
         self.settings, self.objects = settings, objects if fixed else None
 
 
+def _token(optimizer):
+    """An object that an optimizer alone has, while it is kept here: the text that torch makes for each of them."""
+    return vars(optimizer).get("_zero_grad_profile_name", type(optimizer))
+
+
 class OptimizerFacts:
     """The settings of each optimizer at the begin of its step."""
 
     def __init__(self, observer):
         self._observer = observer
-        self._known = {}  # id of an optimizer -> (reference to it, its number, its groups)
+        self._known = {}  # id of an optimizer's token -> (the token, the optimizer's number, its groups)
         self._count = 0
 
     def meets(self, optimizer):
         """Called before tell(). @return whether the optimizer is seen for the first time."""
-        known = self._known.get(id(optimizer))
-        if known is not None and known[0]() is optimizer:
+        token = _token(optimizer)
+        if id(token) in self._known:
             return False
-        self._known[id(optimizer)] = weakref.ref(optimizer), self._count, []
+        self._known[id(token)] = token, self._count, []
         self._count += 1
         return True
 
     def tell(self, batch, optimizer):
-        _, number, groups = self._known[id(optimizer)]
+        _, number, groups = self._known[id(_token(optimizer))]
         if not groups:
             kind = type(optimizer)
             batch.event_fact(0, "optimizer.%d.class" % number, kind.__module__ + "." + kind.__qualname__)

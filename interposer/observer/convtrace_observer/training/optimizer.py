@@ -3,12 +3,12 @@ import functools
 import importlib
 import itertools
 import types
-import weakref
 
-from ..base import engine, spent, values
+from ..base import engine, frames, spent, values
+from ..calls import naming
 from ..facts import placements, program_facts
 
-_NOTED = 8  # number of weights of each root that are checked
+_NOTED = 8  # number of weights of a root that are checked
 # Other callables may have attributes that a wrapper would hide.
 _WRAPPED = types.FunctionType, types.MethodType, functools.partial
 
@@ -25,7 +25,6 @@ class Optimizers:
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
-        self._weights = []  # (reference, version) when a backward pass ended
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -92,7 +91,11 @@ class Optimizers:
             if observer.active:
                 observer.steps.scaler_began()
                 self._scale(scaler)
-            result = original(scaler, optimizer, *args, **kwargs)
+            try:
+                result = original(scaler, optimizer, *args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
             if observer.active:
                 observer.steps.optimizer_ended()  # also where inf gradients made it skip
             return result
@@ -121,33 +124,36 @@ class Optimizers:
         thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
-        thread.unread_gradients = weakref.ref(optimizer)  # a closure that raises leaves it here
+        thread.unread_gradients = True  # a closure that raises leaves it so
         closure = _closure(optimizer, args, kwargs)
         if closure is None:
-            self._read_gradients(thread)
+            self._read_gradients(thread, optimizer)
         elif isinstance(closure, _WRAPPED):
-            observed = self._observed_closure(closure)
+            observed = self._observed_closure(optimizer, closure)
             return (tuple(observed if one is closure else one for one in args),
                     {key: observed if one is closure else one for key, one in kwargs.items()})
         return None
 
-    def _observed_closure(self, closure):
+    def _observed_closure(self, optimizer, closure):
         @functools.wraps(closure)
         def observed(*args, **kwargs):
-            result = closure(*args, **kwargs)
             try:
-                self._read_gradients(self._observer.threads.state)
+                result = closure(*args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
+            try:
+                self._read_gradients(self._observer.threads.state, optimizer)
             except Exception as error:
                 self._observer.failed("optimizer closure", error)
             return result
 
         return observed
 
-    def _read_gradients(self, thread):
+    def _read_gradients(self, thread, optimizer):
         """Reads gradients once a step: if a closure is called repeatedly, those of its first call."""
-        unread, thread.unread_gradients = thread.unread_gradients, None
-        optimizer = unread() if unread is not None else None
-        if optimizer is not None and self._observer.capture:
+        unread, thread.unread_gradients = thread.unread_gradients, False
+        if unread and self._observer.capture:
             self._observer.hot.parameters(thread, optimizer, True)
 
     def _after_step(self, optimizer, args, kwargs):
@@ -164,7 +170,7 @@ class Optimizers:
         observer = self._observer
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        self._read_gradients(thread)  # a closure that was not called, or could not be wrapped
+        self._read_gradients(thread, optimizer)  # a closure that was not called, or could not be wrapped
         if observer.capture:
             observer.hot.parameters(thread, optimizer, False)
             if self._keeps_state:
@@ -173,26 +179,24 @@ class Optimizers:
         thread.slot[0], thread.slot[1] = thread.before_step
 
     def record_initial(self, thread, root):
-        """Records the parameters of a root before its first forward, and how they are divided among ranks."""
-        parameters = list(self._observer.names.unrecorded_parameters(root))
+        """Records the parameters of a root before its first forward, and how they are divided among ranks.
+        @return whether there are more, in lazy modules"""
+        parameters, lazy = self._observer.names.unrecorded_parameters(root)
         for parameter, owner in parameters:
             placement = placements.text_of(parameter)
             if placement:
                 thread.batch.event_fact(owner.place.id, "placement." + owner.name, placement)
         self.record(thread, engine.FORWARD, (
             (parameter, owner.place, owner.parameter_slot) for parameter, owner in parameters))
+        return lazy
 
-    def note_weights(self):
-        """At the end of a backward pass, in a program whose optimizer was not seen yet."""
-        self._weights = [
-            (weakref.ref(parameter), values.version(parameter))
-            for root in self._observer.names.roots()
-            for parameter in itertools.islice(
-                (one for one in root.parameters() if one.requires_grad), _NOTED)]
-
-    def weights_changed(self):
-        return any(parameter is not None and values.version(parameter) != before
-                   for parameter, before in ((at(), before) for at, before in self._weights))
+    def note_weights(self, entry, root):
+        """At the call of a root, in a program whose optimizer was not seen yet.
+        @return whether one of its weights was written since the last such call"""
+        with self._observer.read.unobserved():
+            now = {id(one): values.version(one) for one in itertools.islice(_trained(root), _NOTED)}
+        before, entry.weights = entry.weights, now
+        return before is not None and any(before.get(key, version) != version for key, version in now.items())
 
     def record_unseen(self, thread, root):
         """Records parameters that an unobserved optimizer has updated."""
@@ -280,6 +284,14 @@ def _closure(optimizer, args, kwargs):
     if given is None:
         given = next((one for one in args if one is not optimizer), None)
     return given if callable(given) else None
+
+
+def _trained(root):
+    """The parameters of a tree that want a gradient."""
+    for _, module, _ in naming.walk(root):
+        for parameter in module._parameters.values():
+            if parameter is not None and parameter.requires_grad:
+                yield parameter
 
 
 def _subclasses(kind):
