@@ -8,35 +8,19 @@
 #include <cstring>
 #include <string_view>
 
+#include "interposer/core/memory/libunwind.h"
+
 namespace convtrace::engine {
 namespace {
 
-using Backtrace = int (*)(void** frames, int size);
 std::atomic<Backtrace> g_backtrace{nullptr};
 std::atomic<const char*> g_source{"none"};
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-/// Opens the copy of libunwind that is installed beside the engine.
-void* open_beside_us() {
-  Dl_info us{};
-  if (dladdr(reinterpret_cast<void*>(&capture_stack), &us) == 0 || us.dli_fname == nullptr) {
-    return nullptr;
-  }
-  std::string path = us.dli_fname;
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return nullptr;
-  path.resize(slash + 1);
-  path += "libunwind.so.8";
-  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
 void choose() {
-  void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) library = open_beside_us();
-  void* const symbol = library != nullptr ? dlsym(library, "unw_backtrace") : nullptr;
-  g_source.store(symbol != nullptr ? "libunwind" : "backtrace()", std::memory_order_relaxed);
-  g_backtrace.store(symbol != nullptr ? reinterpret_cast<Backtrace>(symbol) : &backtrace,
-                    std::memory_order_release);
+  const Backtrace walk = open_libunwind();
+  g_source.store(walk != nullptr ? "libunwind" : "backtrace()", std::memory_order_relaxed);
+  g_backtrace.store(walk != nullptr ? walk : &backtrace, std::memory_order_release);
 }
 
 const char* base_name(const char* path) {

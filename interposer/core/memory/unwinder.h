@@ -3,9 +3,8 @@
 /// Call stacks of the host as return addresses; frame.h converts them into text when a finding is
 /// made.
 ///
-/// libunwind is opened at run time and never linked, because its `_Unwind_*` symbols would replace
-/// those that the host's exceptions use. Without libunwind glibc's backtrace() is used, and
-/// stack_source() says so.
+/// Where libunwind (libunwind.h) cannot be used, glibc's backtrace() is, which takes 150 ns a frame
+/// instead of 6; stack_source() says so.
 ///
 /// Threads:  any, concurrently.
 /// Errors:   no stack: zero frames.
