@@ -1,6 +1,7 @@
 #include "format/base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -14,7 +15,7 @@ namespace {
 
 std::atomic<int> g_level{static_cast<int>(format::Level::kWarning)};
 std::atomic<uint32_t> g_rank{0};
-std::atomic<int> g_fd{2};
+std::atomic<GuardedFile*> g_file{nullptr};  ///< null: stderr
 
 constexpr char letter(format::Level level) {
   switch (level) {
@@ -59,16 +60,20 @@ void write_line(const char* head, const char* format, va_list arguments) noexcep
   const int body = vsnprintf(line + used, sizeof line - used - 1, format, arguments);
   if (body > 0) used = std::min(used + static_cast<size_t>(body), kMost);
   line[used++] = '\n';
-  [[maybe_unused]] const ssize_t written = write(g_fd.load(std::memory_order_relaxed), line, used);
+  const QuietWrites quiet;
+  GuardedFile* const file = g_file.load(std::memory_order_acquire);
+  if ((file == nullptr || !file->append(line, used)) && fcntl(STDERR_FILENO, F_GETFD) == 0) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, used);
+  }
   errno = saved_errno;
 }
 
 }  // namespace
 
-void configure_log(format::Level level, uint32_t rank, int fd) noexcept {
+void configure_log(format::Level level, uint32_t rank, GuardedFile* file) noexcept {
   g_level.store(static_cast<int>(level), std::memory_order_relaxed);
   g_rank.store(rank, std::memory_order_relaxed);
-  g_fd.store(fd, std::memory_order_relaxed);
+  g_file.store(file, std::memory_order_release);
 }
 
 void set_log_rank(uint32_t rank) noexcept { g_rank.store(rank, std::memory_order_relaxed); }

@@ -4,19 +4,24 @@
 ///
 /// Threads:  any. No allocation, lock, stream or locale; one write(2) a line; long lines are
 ///           truncated.
-/// Errors:   none: a line that cannot be written is dropped.
+/// Errors:   none: a line that cannot be written is dropped. No signal reaches the host.
+/// Stderr:   is descriptor 2, as long as it is open and not marked close-on-exec: Python marks each
+///           file that it opens, and the first one gets number 2 where stderr was closed.
 /// Rate:     of more than 100 lines in 10 s only errors are written; the next line counts the rest.
 /// Form:     `convtrace[pid] W site: CT-1104 what happened; the effect; what to do`. Never stdout.
 
 #include <cstdint>
 
+#include "format/base/guarded_file.h"
 #include "format/base/messages.h"
 
 namespace convtrace {
 
 /// Lines above `level` (kDebug is the most verbose) are not written. Ranks other than 0 write only
-/// errors, unless the level is kDebug. `fd` stays owned by the caller; default 2.
-void configure_log(format::Level level, uint32_t rank, int fd) noexcept;
+/// errors, unless the level is kDebug.
+/// @param file  belongs to the caller and outlives its use; if it is lost, lines go to stderr. Null:
+///              stderr.
+void configure_log(format::Level level, uint32_t rank, GuardedFile* file = nullptr) noexcept;
 
 /// Sets the rank of this process, where it becomes known later. Only rank 0 writes warnings and
 /// notices.

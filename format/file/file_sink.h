@@ -5,15 +5,16 @@
 /// Place:    opened by the engine's writer thread; owned by a TraceWriter.
 /// Threads:  one owner thread.
 /// Errors:   a failed append truncates the file to its former size, so the file always ends with a
-///           whole record.
-/// Signals:  beyond RLIMIT_FSIZE the kernel sends SIGXFSZ to the writing thread, which kills the
-///           process by default. append() blocks that signal in the calling thread during the write
-///           and removes a pending one, so the host notices nothing and the caller gets kNoSpace.
-/// Source:   setrlimit(2), write(2), signal(7).
+///           whole record. kNotFound: the program has closed the descriptor, and the file is not to
+///           be found by its path any more; see guarded_file.h, which keeps the bytes out of the
+///           program's files.
+/// Signals:  none reach the host (QuietWrites); beyond RLIMIT_FSIZE the caller gets kNoSpace.
 
 #include <memory>
+#include <utility>
 
 #include "format/base/bytes.h"
+#include "format/base/guarded_file.h"
 #include "format/file/sink.h"
 
 namespace convtrace::format {
@@ -25,8 +26,8 @@ class FileSink final : public Sink {
   /// @return kAlreadyExists, kNoSpace, kIoError; detail is errno.
   [[nodiscard]] static Result<std::unique_ptr<Sink>> create(const char* path) noexcept;
 
-  explicit FileSink(int fd) noexcept : fd_(fd) {}  ///< takes ownership of an empty regular file
-  ~FileSink() override;
+  /// @param file  an empty regular file.
+  explicit FileSink(std::shared_ptr<GuardedFile> file) noexcept : file_(std::move(file)) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
 
@@ -34,7 +35,7 @@ class FileSink final : public Sink {
   [[nodiscard]] uint64_t size() const noexcept override { return size_; }
 
  private:
-  int fd_;
+  const std::shared_ptr<GuardedFile> file_;
   uint64_t size_ = 0;
 };
 

@@ -17,7 +17,8 @@ class Sink {
   /// Appends all of `a`, then all of `b` (either may be empty). Handles EINTR and short writes.
   /// After an error the written part is undefined; an implementation tries to truncate the file to
   /// its former size.
-  /// @return kNoSpace (ENOSPC, EDQUOT, EFBIG; detail errno), kIoError (detail errno).
+  /// @return kNoSpace (ENOSPC, EDQUOT, EFBIG; detail errno), kIoError (detail errno), kNotFound
+  /// (there is no such file any more).
   [[nodiscard]] virtual Status append(std::span<const std::byte> a,
                                       std::span<const std::byte> b) noexcept = 0;
 

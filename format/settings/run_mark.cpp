@@ -40,10 +40,14 @@ void leave_run_mark(const char* announced) noexcept {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
   if (!is_mark(path)) return;
-  const int mark = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int mark = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
   if (mark < 0) return;
-  const ssize_t written = write(mark, "", 1);
-  (void)written;
+  // The number may have become that of another file before it was opened.
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", mark);
+  if (is_mark(path)) {
+    const ssize_t written = write(mark, "", 1);
+    (void)written;
+  }
   close(mark);
 }
 

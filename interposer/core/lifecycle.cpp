@@ -81,16 +81,21 @@ void install_handlers() noexcept {
   install_exit_handlers();
 }
 
+/// @return null if the file cannot be written. Never destroyed: lines may come after all else.
+GuardedFile* open_log(std::string path) {
+  // A pipe that nobody reads is refused, and a full one loses the line.
+  const int fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  return fd >= 0 ? new GuardedFile(fd, std::move(path), false) : nullptr;
+}
+
 /// @param folder  for a relative file name.
 void set_up_log(const settings::Settings& settings, const Rank& rank, const std::string& folder) {
-  int fd = 2;
-  if (!settings.log_file.empty()) {
-    const std::string path = below(folder, settings.log_file);
-    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  }
-  configure_log(settings.log, rank.rank, fd >= 0 ? fd : 2);
+  const bool asked = !settings.log_file.empty();
+  GuardedFile* const file = asked ? open_log(below(folder, settings.log_file)) : nullptr;
+  configure_log(settings.log, rank.rank, file);
   speak_as(settings, rank);
-  if (fd < 0) {
+  if (asked && file == nullptr) {
     log_line(messages::kNoLogFile, "CONVTRACE_LOG_FILE %s cannot be written",
              settings.log_file.c_str());
   }

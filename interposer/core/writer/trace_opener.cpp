@@ -54,9 +54,11 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
   if (!output.notice.empty()) {
     log_line(messages::kOtherOutput, "%s", output.notice.c_str());
   }
+  auto opened = std::make_shared<GuardedFile>(output.fd, output.path, true);
   auto writer =
-      format::TraceWriter::create(std::make_unique<format::FileSink>(output.fd), meta, definitions);
+      format::TraceWriter::create(std::make_unique<format::FileSink>(opened), meta, definitions);
   if (!writer.ok()) {
+    opened->unlink();
     process_state().disable("the trace cannot be written");
     log_line(messages::kNoOutput,
              "%s cannot be written: %s; this process is not traced, the program continues",
@@ -65,6 +67,7 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
   }
   OpenTrace trace{.writer = std::move(writer).value(),
                   .path = output.path,
+                  .file = std::move(opened),
                   .max_bytes = byte_limit(settings.max_bytes, output.path),
                   .recorder = nullptr,
                   .all_values = settings.mode == settings::Mode::kSnapshot && settings.all,
@@ -84,6 +87,7 @@ bool rename_trace(OpenTrace& trace, const settings::Settings& settings,
   const std::string name = rename_output(trace.path, path, settings.overwrite, facts);
   if (name != trace.path) {
     trace.path = name;
+    trace.file->set_path(name);
     say_path(trace);
   }
   return name == path;

@@ -3,7 +3,8 @@
 /// Creates the file of this process's trace.
 ///
 /// Threads:  the writer thread, once.
-/// Errors:   one line with cause and remedy; then tracing is off and the program continues.
+/// Errors:   one line with cause and remedy; then tracing is off and the program continues. A file
+///           that nothing could be written to is removed.
 
 #include <string>
 

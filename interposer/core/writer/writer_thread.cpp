@@ -285,6 +285,13 @@ void WriterThread::stop_after_failure(const OpenTrace& trace) {
   const Status status = trace.writer->status();
   client_.give_up_values(format::LossReason::kWriteFailed);
   state_.disable("the trace cannot be written");
+  if (status.code == StatusCode::kNotFound) {
+    return log_line(messages::kTraceLost,
+                    "the program has closed the descriptor of the trace, and %s is not that file "
+                    "any more (removed, replaced, or out of reach after chroot); tracing is over, "
+                    "the program continues",
+                    trace.path.c_str());
+  }
   log_line(messages::kWriteFailed,
            "%s cannot be written any more: %s%s%s; tracing is over, the program continues",
            trace.path.c_str(), to_string(status.code),

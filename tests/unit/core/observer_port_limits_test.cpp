@@ -109,7 +109,7 @@ TEST_CASE("observer_port: thousands of device tensors of one call go out in boun
 
 TEST_CASE("observer_port: no truncation of a batch does harm, and none passes unnoticed",
           "[engine][observer][hostile]") {
-  configure_log(format::Level::kError, 0, 2);
+  configure_log(format::Level::kError, 0);
   const std::vector<float> values(6);
   PortScene f;
   MessageBatch batch;
@@ -129,12 +129,12 @@ TEST_CASE("observer_port: no truncation of a batch does harm, and none passes un
   for (int i = 0; i < 5; ++i) f.port.submit(std::span(whole).first(9));
   CHECK(f.state.get() == EngineState::kDisabled);
   CHECK(f.port.flags() == CONVTRACE_SUBMIT_OFF);
-  configure_log(format::Level::kWarning, 0, 2);
+  configure_log(format::Level::kWarning, 0);
 }
 
 TEST_CASE("observer_port: a kernel's parameters arrive, and nothing of a malformed message does",
           "[engine][observer][hostile]") {
-  configure_log(format::Level::kError, 0, 2);
+  configure_log(format::Level::kError, 0);
   PortScene f;
   const uint32_t name = f.id("scaled"), slot = f.id("arg:x_ptr");
   const auto f32 = static_cast<uint8_t>(format::DType::kF32);
@@ -162,12 +162,12 @@ TEST_CASE("observer_port: a kernel's parameters arrive, and nothing of a malform
     f.port.submit({});
   }
   CHECK(f.host.kernels.size() == 1);
-  configure_log(format::Level::kWarning, 0, 2);
+  configure_log(format::Level::kWarning, 0);
 }
 
 TEST_CASE("observer_port: an unknown phase is a malformed message, and no other phase",
           "[engine][observer][hostile]") {
-  configure_log(format::Level::kError, 0, 2);
+  configure_log(format::Level::kError, 0);
   constexpr auto kNone = static_cast<format::Phase>(format::kEnumCount<format::Phase>);
   PortScene f;
   f.submit(MessageBatch().scope(1, 0, true, kNone));
@@ -178,11 +178,11 @@ TEST_CASE("observer_port: an unknown phase is a malformed message, and no other 
   f.submit(MessageBatch().scope(1, 0, true, format::Phase::kEvaluation));
   REQUIRE(f.sink.all<format::Scope>().size() == 1);
   CHECK(f.sink.all<format::Scope>()[0].place.phase == format::Phase::kEvaluation);
-  configure_log(format::Level::kWarning, 0, 2);
+  configure_log(format::Level::kWarning, 0);
 }
 
 TEST_CASE("observer_port: no flipped bit of a batch does harm", "[engine][observer][hostile]") {
-  configure_log(format::Level::kError, 0, 2);
+  configure_log(format::Level::kError, 0);
   const std::vector<float> values(6);
   MessageBatch batch;
   batch.step(1)
@@ -201,7 +201,7 @@ TEST_CASE("observer_port: no flipped bit of a batch does harm", "[engine][observ
   }
   CHECK(f.state.active());
   CHECK(f.sink.all<format::TensorStats>().size() > 100);
-  configure_log(format::Level::kWarning, 0, 2);
+  configure_log(format::Level::kWarning, 0);
 }
 
 TEST_CASE("observer_port: a tensor that may be written meanwhile is not read, and counted",

@@ -40,7 +40,7 @@ TEST_CASE("state: disabled keeps its first reason and is final", "[engine][state
 
 TEST_CASE("state: the fifth failure in a row of one kind disables, a success starts again",
           "[engine][state]") {
-  configure_log(format::Level::kError, 0, 2);
+  configure_log(format::Level::kError, 0);
   State state;
   REQUIRE(state.begin_arming());
   state.activate();
@@ -51,7 +51,7 @@ TEST_CASE("state: the fifth failure in a row of one kind disables, a success sta
   CHECK(state.active());
   state.failed(FailureKind::kStatistics, "test");
   CHECK(state.get() == EngineState::kDisabled);
-  configure_log(format::Level::kWarning, 0, 2);
+  configure_log(format::Level::kWarning, 0);
 }
 
 TEST_CASE("guarded: nothing runs unless admitted, exceptions stay inside, errno is the host's",

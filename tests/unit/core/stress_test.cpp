@@ -2,6 +2,8 @@
 // the writer thread, linked together. Its worth is in the sanitizers' builds, which cannot be
 // preloaded.
 
+#include <fcntl.h>
+
 #include <array>
 #include <atomic>
 #include <memory>
@@ -69,7 +71,8 @@ struct Contents {
 };
 
 TEST_CASE("stress: a trace holds all that 16 threads do, or says how much is missing") {
-  configure_log(format::Level::kError, 1, -1);  // silent
+  static GuardedFile silent(open("/dev/null", O_WRONLY | O_CLOEXEC), {}, false);
+  configure_log(format::Level::kError, 1, &silent);
   State state;
   Wakeup wakeup;
   EventQueue queue(wakeup);

@@ -1,5 +1,7 @@
 #include "interposer/core/writer/writer_thread.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -30,7 +32,7 @@ class Client final : public WriterClient {
   OpenTrace open_trace() override {
     auto writer = format::TraceWriter::create(std::make_unique<MemorySink>(bytes, capacity_),
                                               format::TraceMeta{}, definitions);
-    OpenTrace trace{std::move(writer).value(), "memory", max_bytes_, nullptr};
+    OpenTrace trace{std::move(writer).value(), "memory", nullptr, max_bytes_, nullptr};
     if (ring_.steps != 0) trace.recorder = std::make_unique<FlightRecorder>(ring_);
     return trace;
   }
@@ -100,7 +102,7 @@ struct WriterFixture {
                          settings::Ring ring = {}, std::function<bool(WriterFixture&)> fill = {})
       : client(capacity, max_bytes, ring) {
     if (fill) client.fill = [this, fill] { return fill(*this); };
-    configure_log(format::Level::kError, 1, -1);  // silent
+    configure_log(format::Level::kError, 1, &silent);
     REQUIRE(state.begin_arming());
     state.activate();
     REQUIRE(thread.start());
@@ -108,7 +110,7 @@ struct WriterFixture {
   ~WriterFixture() {
     client.stuck = false;
     thread.finish(10 * kSecondNs);
-    configure_log(format::Level::kWarning, 0, 2);
+    configure_log(format::Level::kWarning, 0);
   }
 
   void push_findings(int count, format::Level level, size_t text_bytes = 100) {
@@ -143,6 +145,7 @@ struct WriterFixture {
     REQUIRE(within_seconds(10, [&] { return client.standing.load(); }));
   }
 
+  GuardedFile silent{open("/dev/null", O_WRONLY | O_CLOEXEC), {}, false};
   State state;
   Wakeup wakeup;
   EventQueue queue{wakeup};

@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -19,24 +22,31 @@ using format::Level;
 /// What is said while it lives goes into a file.
 class Log {
  public:
-  explicit Log(Level level, uint32_t rank = 0) : file_(folder_ / "log") {
-    fd_ = creat(file_.c_str(), 0600);
-    configure_log(level, rank, fd_);
+  explicit Log(Level level, uint32_t rank = 0)
+      : path_(folder_ / "log"),
+        file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), path_, false) {
+    configure_log(level, rank, &file_);
   }
-  ~Log() {
-    configure_log(Level::kWarning, 0, 2);
-    close(fd_);
-  }
+  ~Log() { configure_log(Level::kWarning, 0); }
   [[nodiscard]] std::string text() const {
-    std::ifstream in(file_);
+    std::ifstream in(path_);
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
  private:
   test::TempDir folder_;
-  std::string file_;
-  int fd_ = -1;
+  std::string path_;
+  GuardedFile file_;
 };
+
+/// Runs `body` in a forked child. @return whether it returned true there.
+template <typename Body>
+bool holds_in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body() ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
 
 /// A letter for each level that speaks.
 std::string speaking(Level level, uint32_t rank) {
@@ -81,6 +91,39 @@ TEST_CASE("log: a long line is cut and ends, errno stays", "[log]") {
   const std::string text = log.text();
   CHECK(text.size() < 600);
   CHECK(text.ends_with("x\n"));
+}
+
+TEST_CASE("log: a file that got the number of a closed stderr is not written to", "[log]") {
+  const test::TempDir folder;
+  const std::string path = folder / "checkpoint";
+  CHECK(holds_in_child([&] {
+    close(STDERR_FILENO);
+    if (open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600) != STDERR_FILENO) return false;
+    log_line({1, Level::kError, "site"}, "text");
+    return true;
+  }));
+  CHECK(std::filesystem::file_size(path) == 0);
+  // A stderr that was only sent elsewhere is one.
+  CHECK(holds_in_child([&] {
+    const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (dup2(file, STDERR_FILENO) != STDERR_FILENO) return false;
+    log_line({1, Level::kError, "site"}, "text");
+    return true;
+  }));
+  CHECK(std::filesystem::file_size(path) > 0);
+}
+
+TEST_CASE("log: a pipe that nobody reads any more kills nobody", "[log]") {
+  CHECK(holds_in_child([] {
+    int ends[2];
+    if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) != STDERR_FILENO) return false;
+    close(ends[0]);
+    signal(SIGPIPE, SIG_DFL);
+    log_line({1, Level::kError, "site"}, "text");
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGPIPE) == 0;
+  }));
 }
 
 // Last: it uses up what may be said in these ten seconds.

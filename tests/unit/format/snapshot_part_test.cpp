@@ -13,8 +13,8 @@ namespace {
 using Buffer = std::vector<std::byte>;
 
 enum class Kind { kWeights, kZeros, kNoise, kSparse, kCounting };
-constexpr Kind kKinds[] = {Kind::kWeights, Kind::kZeros, Kind::kNoise, Kind::kSparse,
-                           Kind::kCounting};
+constexpr Kind kContents[] = {Kind::kWeights, Kind::kZeros, Kind::kNoise, Kind::kSparse,
+                              Kind::kCounting};
 
 Buffer values(Kind kind, size_t bytes, uint64_t seed = 1) {
   Buffer buffer(bytes);
@@ -59,7 +59,7 @@ TEST_CASE("snapshot part: every type and kind of values comes back", "[format][s
   for (uint8_t type = 0; type < kEnumCount<DType>; ++type) {
     const auto dtype = static_cast<DType>(type);
     const size_t width = element_form(dtype).width;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : kContents) {
       for (const size_t count : {size_t{1}, size_t{31}, size_t{1023}, kPartBytes / width}) {
         const Buffer raw = values(kind, count * width);
         INFO(to_string(dtype) << ", kind " << static_cast<int>(kind) << ", " << count);
