@@ -86,6 +86,7 @@ void Engine::emit(const format::Event& event) noexcept {
   }
   if (is_wanted(event)) {
     if (begins_a_trace(event)) begin_trace();
+    writer_.resume();
     queue_.push(event);
   }
 }
@@ -100,27 +101,10 @@ bool Engine::wants(format::KernelId kernel) noexcept {
          contained("names", true, [&] { return controls_.names().wants(kernel); });
 }
 
-void Engine::begin_trace() noexcept {
-  if (begun_.load(std::memory_order_acquire) || begun_.exchange(true)) return;
-  mark_explained();
-  if (!contained("rank", true, [this] { return check_rank(); })) return;
-  if (!writer_.start()) {
-    process_state().disable("no thread");
-    log_line(messages::kNoThread,
-             "cannot start a thread; this process is not traced, the program continues");
-  }
-}
-
-bool Engine::check_rank() {
-  if (is_rank_wanted("CONVTRACE_RANKS", settings_.ranks, controls_.rank())) return true;
-  process_state().disable(kUnwantedRank);
-  return false;
-}
-
 void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
   const bool crowded = journal_.report(pointer, bytes, device);
-  // Before the writer thread exists, the calling thread makes room.
-  if (crowded && !begun_.load(std::memory_order_relaxed)) {
+  // Without a writer thread the calling thread makes room.
+  if (crowded && (!begun_.load(std::memory_order_relaxed) || writer_.paused())) {
     (void)journal_.apply_reports_if_free();
   }
 }
@@ -180,19 +164,6 @@ bool Engine::apply_memory_reports(bool all) noexcept {
     journal_.apply_reports();
     return true;
   });
-}
-
-void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
-  const uint64_t begin = now_ns();
-  // Another process sees the low eight bits.
-  if (exit_status) facts_.set("exit.status", std::to_string(*exit_status & 0xff));
-  if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
-  if (!writer_.started()) return;
-  report_matches();
-  journal_.apply_reports();
-  const uint64_t spent = now_ns() - begin;
-  if (spent < deadline_ns && writer_.finish(deadline_ns - spent)) return;
-  log_line(messages::kSlowDisk, "the disk was too slow at exit; the end of the trace is missing");
 }
 
 /// Logs messages about patterns and rules, and records them.
@@ -334,6 +305,7 @@ void Engine::on_custom_op() noexcept {
 bool Engine::queue_value(const format::TensorStats& event, const stats::Layout& elements) noexcept {
   if (process_state().get() != EngineState::kActive) return false;
   begin_trace();
+  writer_.resume();
   return queue_.push_value(event, elements);
 }
 

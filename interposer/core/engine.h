@@ -97,6 +97,10 @@ class Engine final : public format::EventSink,
     return begun_.load() || interceptor_.load() != nullptr;
   }
 
+  /// Call before a fork. If the process has no threads but the caller and those of convtrace, these
+  /// end, for at most `deadline_ns`; the next event starts them again.
+  void pause_threads(uint64_t deadline_ns) noexcept;
+
   /// Writes all queued events and closes the trace, within `deadline_ns`.
   /// @param exit_status  of the program, if known.
   void finish(uint64_t deadline_ns, std::optional<int> exit_status = std::nullopt);

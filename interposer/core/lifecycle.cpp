@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,8 +31,13 @@ std::atomic<Engine*> g_engine{nullptr};
 std::atomic<pid_t> g_pid{0};
 constinit Mutex g_arming;
 bool g_handlers_installed = false;
-std::atomic<bool> g_fork_said{false};
+/// Shared with all processes that are forked below this one, so that one of them says it for all.
+/// Null, without memory for it: nothing is said.
+std::atomic<bool>* g_fork_said = nullptr;
 std::atomic<bool> g_ended{false};
+
+/// False in a child made by clone() or vfork(), which run no fork handler.
+bool is_our_process() noexcept { return g_pid.load() == getpid(); }
 
 /// The child has one thread, no writer, and locks in unknown states, so it leaks everything it
 /// inherited.
@@ -47,8 +53,23 @@ void after_fork_in_child() {
   new (&process_state()) State;
 }
 
-/// False in a child made by clone() or vfork(), which run no fork handler.
-bool is_our_process() noexcept { return g_pid.load() == getpid(); }
+void share_fork_flag() noexcept {
+  if (g_fork_said != nullptr) return;  // a child that is traced on its own: that of its parent
+  void* const page = mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED) g_fork_said = new (page) std::atomic<bool>(false);
+}
+
+/// The longest that a fork waits for the writer thread.
+constexpr uint64_t kForkWaitNs = 100'000'000;
+
+/// Runs on the thread that forks.
+void before_fork() noexcept {
+  if (!is_our_process()) return;
+  const RecursionGuard guard;
+  Engine* const engine = g_engine.load();
+  if (guard && engine != nullptr) engine->pause_threads(kForkWaitNs);
+}
 
 /// @param status  exit status of the program, if known.
 void end(std::optional<int> status) noexcept {
@@ -77,7 +98,7 @@ void install_exit_handlers() noexcept {
 void install_handlers() noexcept {
   if (g_handlers_installed) return;
   g_handlers_installed = true;
-  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  pthread_atfork(before_fork, nullptr, after_fork_in_child);
   install_exit_handlers();
 }
 
@@ -233,18 +254,22 @@ const char* arm() {
     log_line(messages::kIdleSetting, "%s", warning.c_str());
   say_refusals(settings);
   set_callbacks(options.cuda, settings);
+  share_fork_flag();
   g_pid.store(getpid());
   g_engine.store(new Engine(std::move(options)));
   install_handlers();
   return publish_hooks() ? nullptr : "another copy of the engine is loaded";
 }
 
-/// Logs, once, why a fork child that would be traced on its own is not.
+/// Logs, once for a program, why a fork child that would be traced on its own is not.
 void say_forked() {
-  if (process_state().reason() != kForked || g_fork_said.exchange(true)) return;
-  log_line(messages::kForked,
-           "this process was forked from one that is being traced; it is not traced itself. Start "
-           "training processes with spawn, or fork before the first forward");
+  if (process_state().reason() != kForked) return;
+  if (g_fork_said == nullptr || g_fork_said->exchange(true)) return;
+  log_line(
+      messages::kForked,
+      "this process was forked from one that is being traced; it is not traced itself, nor are "
+      "others like it. Start training processes with spawn, or fork before the first "
+      "forward");
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void on_signal(int number, siginfo_t* info, void* context) {
   if (WriterThread* const writer = writer_of_this_process()) {
     const uint32_t handled = writer->triggers_handled();
     writer->trigger(number == SIGUSR2 ? "USR2" : "signal");
-    if (number != SIGUSR2) wait_for(*writer, handled);
+    // A thread that is paused for a fork cannot be started from here.
+    if (number != SIGUSR2 && !writer->paused()) wait_for(*writer, handled);
   }
   errno = saved_errno;
   pass_on(number, info, context);

@@ -9,11 +9,22 @@ namespace convtrace::stats {
 
 HelperThreads::HelperThreads(uint32_t count) : wanted_(std::min(count, kMost)) {}
 
-HelperThreads::~HelperThreads() {
+HelperThreads::~HelperThreads() { end(); }
+
+/// None is inside a loop, so that each ends at once.
+void HelperThreads::end() noexcept {
   stopping_.store(true);
   calls_.fetch_add(1);
   calls_.notify_all();
   for (uint32_t i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
+  started_.store(0);
+}
+
+void HelperThreads::rest() noexcept {
+  if (taken_.exchange(true, std::memory_order_acquire)) return;
+  end();
+  stopping_.store(false);
+  taken_.store(false, std::memory_order_release);
 }
 
 void HelperThreads::start() noexcept {

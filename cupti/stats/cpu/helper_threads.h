@@ -27,6 +27,11 @@ class HelperThreads {
   HelperThreads(const HelperThreads&) = delete;
   HelperThreads& operator=(const HelperThreads&) = delete;
 
+  /// @return how many run.
+  [[nodiscard]] uint32_t started() const noexcept { return started_.load(); }
+  /// Ends the helpers, unless they are at work; the next loop starts them again.
+  void rest() noexcept;
+
   /// Calls work(0) ... work(turns - 1), each once, in no order, several at a time.
   template <typename Work>
   void for_each(uint32_t turns, Work& work) noexcept {
@@ -46,10 +51,11 @@ class HelperThreads {
   void take_turns() noexcept;
   void help() noexcept;
   void start() noexcept;
+  void end() noexcept;
 
   const uint32_t wanted_;
   std::array<pthread_t, kMost> threads_{};
-  uint32_t started_ = 0;
+  std::atomic<uint32_t> started_{0};
   std::atomic<bool> taken_{false};  ///< by a caller
   Loop loop_{};                     ///< of that caller
   std::atomic<uint32_t> next_{0};

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -31,6 +32,8 @@ constexpr int kNiceness = -5;
 /// The number of error findings that are written to stderr.
 constexpr uint64_t kSaid = 4;
 
+constexpr timespec kNap{0, 50'000};
+
 /// @return the length of a message's first sentence, which says what happened.
 int first_sentence(std::string_view message) {
   return static_cast<int>(std::min(message.find(". "), message.size()));
@@ -38,23 +41,60 @@ int first_sentence(std::string_view message) {
 
 }  // namespace
 
-bool WriterThread::start() noexcept {
+bool WriterThread::make_thread() noexcept {
   const bool made = start_background_thread(thread_, &WriterThread::main, this);
-  started_.store(made, std::memory_order_release);
+  life_.store(made ? Life::kRunning : Life::kOver, std::memory_order_release);
   return made;
 }
 
-bool WriterThread::finish(uint64_t deadline_ns) noexcept {
-  if (joined_) return true;
-  finishing_.store(true, std::memory_order_release);
+bool WriterThread::start() noexcept {
+  life_.store(Life::kStarting, std::memory_order_release);
+  return make_thread();
+}
+
+void WriterThread::restart() noexcept {
+  Life expected = Life::kPaused;
+  if (!life_.compare_exchange_strong(expected, Life::kStarting) || make_thread()) return;
+  state_.disable("no thread");
+  log_line(messages::kNoThread,
+           "cannot start a thread again; tracing is over, the program continues");
+}
+
+void WriterThread::pause(uint64_t deadline_ns) noexcept {
+  Life expected = Life::kRunning;
+  if (late_.load() || !life_.compare_exchange_strong(expected, Life::kPausing)) return;
   wakeup_.wake();
+  bool joined = join(deadline_ns);
+  late_.store(!joined);
+  expected = Life::kPausing;
+  if (life_.compare_exchange_strong(expected, joined ? Life::kOver : Life::kRunning)) return;
+  // It has paused, perhaps in the last moment, and is only to leave.
+  if (!joined) joined = join(deadline_ns);
+  if (!joined) pthread_detach(thread_);
+}
+
+bool WriterThread::finish(uint64_t deadline_ns) noexcept {
+  const uint64_t begin = now_ns();
+  finishing_.store(true, std::memory_order_release);
+  resume();
+  while (life_.load(std::memory_order_acquire) == Life::kStarting) {  // another thread resumes it
+    if (now_ns() - begin > deadline_ns) return false;
+    nanosleep(&kNap, nullptr);
+  }
+  if (life_.load(std::memory_order_acquire) == Life::kOver) return true;
+  wakeup_.wake();
+  const bool joined = join(deadline_ns);
+  if (joined) life_.store(Life::kOver, std::memory_order_release);
+  return joined;
+}
+
+bool WriterThread::join(uint64_t deadline_ns) noexcept {
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);  // the clock of pthread_timedjoin_np
   const uint64_t ns = static_cast<uint64_t>(until.tv_nsec) + deadline_ns;
   until.tv_sec += static_cast<time_t>(ns / kSecondNs);
   until.tv_nsec = static_cast<long>(ns % kSecondNs);
-  joined_ = pthread_timedjoin_np(thread_, nullptr, &until) == 0;
-  return joined_;
+  return pthread_timedjoin_np(thread_, nullptr, &until) == 0;
 }
 
 void* WriterThread::main(void* self) noexcept {
@@ -62,25 +102,31 @@ void* WriterThread::main(void* self) noexcept {
   pthread_setname_np(pthread_self(), "convtrace");
   (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux this changes the calling thread only
   const auto always = [](const State&) { return true; };
-  guarded_if("writer", false, always, [writer] {
-    writer->run();
-    return true;
-  });
+  const bool paused = guarded_if("writer", false, always, [writer] { return writer->run(); });
   // Without a writer nothing drains the queue.
-  writer->state_.disable("the writer thread has ended");
+  if (!paused) writer->state_.disable("the writer thread has ended");
   return nullptr;
 }
 
-void WriterThread::run() {
-  OpenTrace trace = client_.open_trace();
-  if (!trace.writer) return;
-  cost_t_ns_ = now_ns();
+bool WriterThread::run() {
+  if (!trace_) {
+    trace_.emplace(client_.open_trace());
+    cost_t_ns_ = now_ns();
+  }
+  OpenTrace& trace = *trace_;
+  if (!trace.writer) return false;
   bool going = true;
   while (going && !finishing_.load(std::memory_order_acquire)) {
     wakeup_.wait(kRoundNs);
+    const bool pausing = life_.load(std::memory_order_acquire) == Life::kPausing;
+    urgent_ = urgent_ || pausing;  // nobody else writes it out within the second
     going = round(trace, false);
+    late_.store(false);
+    Life expected = Life::kPausing;
+    if (going && pausing && life_.compare_exchange_strong(expected, Life::kPaused)) return true;
   }
   if (going && round(trace, true)) close(trace);
+  return false;
 }
 
 bool WriterThread::round(OpenTrace& trace, bool last) {

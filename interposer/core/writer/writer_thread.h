@@ -5,6 +5,8 @@
 ///
 /// Threads:  start() on any, finish() on one after that. All signals are blocked in the thread
 ///           itself.
+/// Pause:    pause() ends the thread and keeps the trace open, resume() starts it again: a program
+///           that forks is told by Python 3.12 and later if it has more than one thread.
 /// Errors:   a failed write ends tracing with one line; the host continues.
 /// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
@@ -68,7 +70,9 @@ class WriterThread {
 
   /// @return false if the thread cannot be created.
   [[nodiscard]] bool start() noexcept;
-  [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool started() const noexcept {
+    return life_.load(std::memory_order_acquire) != Life::kNone;
+  }
 
   /// Makes the flight recorder, if there is one, write the events that it keeps.
   /// @param reason static storage.
@@ -80,14 +84,44 @@ class WriterThread {
   /// @return the number of triggers that were handled. For signal handlers.
   [[nodiscard]] uint32_t triggers_handled() const noexcept { return triggers_handled_.load(); }
 
+  /// Lets the thread write what is queued and end, and waits until it does not exist any more.
+  /// After `deadline_ns` (a duration) it stays, and is not asked again before it has come through a
+  /// round: a disk that stands still delays one fork, not each.
+  /// @pre the process has no other threads, so that no call of this class runs meanwhile.
+  void pause(uint64_t deadline_ns) noexcept;
+  [[nodiscard]] bool paused() const noexcept {
+    return life_.load(std::memory_order_acquire) == Life::kPaused;
+  }
+  [[nodiscard]] bool running() const noexcept {
+    return life_.load(std::memory_order_acquire) == Life::kRunning;
+  }
+  /// Starts the thread again if it is paused. From any thread; one load if it is not.
+  void resume() noexcept {
+    if (paused()) restart();
+  }
+
   /// Writes all queued events, closes the trace and waits until that is done.
   /// @pre started().
   /// @return false if `deadline_ns` (a duration) passed first: the trace is left unclosed.
   bool finish(uint64_t deadline_ns) noexcept;
 
  private:
+  enum class Life : uint8_t {
+    kNone,      ///< not started
+    kStarting,  ///< start() or resume() is making the thread
+    kRunning,
+    kPausing,  ///< it is to end, and has not decided to yet
+    kPaused,
+    kOver,  ///< for good
+  };
+
   static void* main(void* self) noexcept;
-  void run();
+  bool make_thread() noexcept;
+  void restart() noexcept;
+  /// @return whether the thread ends because it is paused.
+  bool run();
+  /// @return whether the thread was joined within `deadline_ns`.
+  bool join(uint64_t deadline_ns) noexcept;
   /// @return whether to continue.
   bool round(OpenTrace& trace, bool last);
   bool drain_all(OpenTrace& trace, bool last);
@@ -110,7 +144,9 @@ class WriterThread {
   EventQueue& queue_;
   Wakeup& wakeup_;
   WriterClient& client_;
-  std::atomic<bool> started_{false};
+  std::atomic<Life> life_{Life::kNone};
+  std::optional<OpenTrace> trace_;  ///< from the thread's first moment on, also while it is paused
+  std::atomic<bool> late_{false};   ///< pause() has waited in vain, and no round has ended since
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
   std::atomic<uint32_t> triggers_handled_{0};
@@ -123,7 +159,6 @@ class WriterThread {
   std::optional<uint32_t> nan_step_;  ///< the first step with a NaN or a positive infinity
   bool urgent_ = false;  ///< something was written that must not wait until its chunk is full
   pthread_t thread_{};
-  bool joined_ = false;
   uint64_t lost_ = 0;
   uint64_t recorded_ = 0;  ///< events since the last Cost
   uint64_t cost_t_ns_ = 0;

@@ -288,3 +288,69 @@ TEST_CASE("writer_thread: a flight recorder writes when it is told to", "[engine
   CHECK(trace.state == reader::TraceState::kComplete);
   CHECK(trace.findings == 5);
 }
+
+TEST_CASE(
+    "writer_thread: a pause writes what is queued and ends the thread; the next event starts it",
+    "[engine][writer]") {
+  WriterFixture f;
+  for (int round = 0; round < 20; ++round) {
+    f.push_findings(10, format::Level::kWarning);
+    f.thread.pause(10 * kSecondNs);
+    REQUIRE(f.thread.paused());
+    CHECK(contents(f.client.bytes).findings == static_cast<uint64_t>(round + 1) * 10);
+    f.thread.resume();
+    CHECK(f.thread.running());
+  }
+  REQUIRE(f.thread.finish(10 * kSecondNs));
+  CHECK(contents(f.client.bytes).state == reader::TraceState::kComplete);
+}
+
+TEST_CASE("writer_thread: what is pushed during a pause is in the trace, though only its end comes",
+          "[engine][writer]") {
+  WriterFixture f;
+  f.thread.pause(10 * kSecondNs);
+  REQUIRE(f.thread.paused());
+  CHECK(f.state.active());
+  f.push_findings(10, format::Level::kWarning);
+  REQUIRE(f.thread.finish(10 * kSecondNs));
+  const Contents trace = contents(f.client.bytes);
+  CHECK(trace.state == reader::TraceState::kComplete);
+  CHECK(trace.findings == 10);
+  CHECK_FALSE(f.state.active());
+}
+
+TEST_CASE("writer_thread: threads that go on together after a pause start one writer",
+          "[engine][writer]") {
+  WriterFixture f;
+  for (int round = 0; round < 50; ++round) {
+    f.thread.pause(10 * kSecondNs);
+    REQUIRE(f.thread.paused());
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&f] {
+        f.thread.resume();
+        f.queue.push(format::Finding{});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  REQUIRE(f.thread.finish(10 * kSecondNs));
+  CHECK(contents(f.client.bytes).findings == 200);
+}
+
+TEST_CASE("writer_thread: a writer that hangs delays one fork, and is asked again when it goes on",
+          "[engine][writer]") {
+  WriterFixture f;
+  f.client.stuck = true;
+  REQUIRE(f.within_seconds(10, [&f] { return f.client.standing.load(); }));
+  const uint64_t begin = now_ns();
+  f.thread.pause(200'000'000);
+  for (int fork = 0; fork < 100; ++fork) f.thread.pause(200'000'000);
+  CHECK(now_ns() - begin < 5 * kSecondNs);
+  CHECK(f.thread.running());
+  f.client.stuck = false;
+  REQUIRE(f.within_seconds(10, [&f] {
+    f.thread.pause(kSecondNs);
+    return f.thread.paused();
+  }));
+}
