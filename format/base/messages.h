@@ -67,7 +67,6 @@ inline constexpr Message kWriteFailed{1108, kError, "trace"};
 inline constexpr Message kNoThread{1109, kError, "trace"};
 inline constexpr Message kTurnedOff{1110, kWarning, "engine"};
 inline constexpr Message kTraceLost{1111, kError, "trace"};
-inline constexpr Message kTraceLost{1111, kError, "trace"};
 
 inline constexpr Message kFinding{1201, kWarning, "finding"};
 inline constexpr Message kEveryValue{1202, kWarning, "values"};
