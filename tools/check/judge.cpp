@@ -135,15 +135,33 @@ class Judge {
     value.pad_count = event.pad_count;
     value.storage = event.value.storage;
     value.address = event.address;
-    value.ranges_at = step.ranges.size();
-    value.samples_at = step.samples.size();
-    if (slot.role == Role::kGradient || slot.role == Role::kUnclipped) {
-      value.range_count = static_cast<uint32_t>(event.range_hashes.size());
-      step.ranges.insert(step.ranges.end(), event.range_hashes.begin(), event.range_hashes.end());
-      value.sample_bytes = static_cast<uint32_t>(event.samples.size());
-      step.samples.insert(step.samples.end(), event.samples.begin(), event.samples.end());
-    }
+    keep_elements(event, step, value);
     step.values.push_back(value);
+  }
+
+  /// What is compared element by element (stale_gradient.cpp).
+  static void keep_elements(const format::TensorStats& event, StepValues& step, Value& value) {
+    switch (value.role) {
+      case Role::kParameter:
+      case Role::kGradient:
+      case Role::kUnclipped:
+        value.ranges_at = step.ranges.size();
+        value.range_count = static_cast<uint32_t>(event.range_hashes.size());
+        step.ranges.insert(step.ranges.end(), event.range_hashes.begin(), event.range_hashes.end());
+        break;
+      case Role::kInput:
+      case Role::kOutput:
+      case Role::kGradOutput:
+        break;
+      default:
+        return;
+    }
+    value.samples_at = step.samples.size();
+    value.sample_bytes = static_cast<uint32_t>(event.samples.size());
+    step.samples.insert(step.samples.end(), event.samples.begin(), event.samples.end());
+    value.extents_at = step.extents.size();
+    value.rank = static_cast<uint32_t>(event.shape.size());
+    step.extents.insert(step.extents.end(), event.shape.begin(), event.shape.end());
   }
 
   void take(const format::Fact& event) {
@@ -224,6 +242,7 @@ class Judge {
     spare_.values.clear();
     spare_.ranges.clear();
     spare_.samples.clear();
+    spare_.extents.clear();
     spare_.facts.clear();
     open_.erase(open_.begin());
   }

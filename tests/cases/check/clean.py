@@ -3,7 +3,7 @@
 
 usage: clean.py [NAME]
 Without a name it lists them. Each program is a function without arguments that trains for about ten steps, and says which
-checks it could fool and why it is right. The other parts are in clean_2.py and clean_3.py; CLEAN has all of them.
+checks it could fool and why it is right. The other parts are in clean_2.py, clean_3.py and repeated_gradients.py; CLEAN has all of them.
 """
 import functools
 import sys
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clean_2 import CLEAN_2, mlp, pictures, rows, texts, update
 from clean_3 import CLEAN_3
+from repeated_gradients import REPEATED
 
 
 class Block(nn.Module):
@@ -443,7 +444,7 @@ def seeded(program):
 CLEAN = {program.__name__: seeded(program) for program in (
     plain, convolutions, gpt, generation, truncated_lstm, frozen_backbone, linear_probe, frozen_norm, unfreezing, lora,
     mixture, weight_averaging, accumulation, accumulation_by_tokens, autocast, loss_scale, checkpointing, pruned, padded,
-    sparse, spectral, weight_normed, warmup, one_cycle, restarts, milestones, *CLEAN_2, *CLEAN_3)}
+    sparse, spectral, weight_normed, warmup, one_cycle, restarts, milestones, *CLEAN_2, *CLEAN_3, *REPEATED)}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import parameters
 import precision
 import ranks
 import recompute
+import repeated_gradients
 from parts import Case
 
 FAULTY = {
@@ -24,6 +25,10 @@ FAULTY = {
     "hook-gradient": Case("stale-gradient", "made up", recompute.hook_gradient),
     "partial-gradient": Case("stale-gradient", "pytorch#193061", recompute.partial_gradient),
     "partial-gradient-large": Case("stale-gradient", "pytorch#193061", recompute.partial_gradient_large),
+    "kept-bias": Case("stale-gradient", "made up", repeated_gradients.kept_bias),
+    "unfilled-buffer": Case("stale-gradient", "made up", repeated_gradients.unfilled_buffer),
+    "lost-range": Case("stale-gradient", "pytorch#193061, of 64 KiB", repeated_gradients.lost_range),
+    "dropped-view": Case("stale-gradient", "pytorch#193061, of a layer with a norm", repeated_gradients.dropped_view),
 
     "detached-encoder": Case("no-gradient", "speechbrain#1396", parameters.detached_encoder),
     "no-grad-stem": Case("no-gradient", "TrainCheck mmpretrain-702, the other way round", parameters.no_grad_stem),
@@ -74,5 +79,6 @@ FAULTY = {
 }
 
 # What is run without --full: each of another kind.
-SAMPLE = ("checkpoint-dropout", "partial-gradient", "detached-encoder", "late-head", "rebuilt-model", "eval-forever",
+SAMPLE = ("checkpoint-dropout", "unfilled-buffer", "lost-range", "detached-encoder", "late-head", "rebuilt-model", "eval-forever",
           "next-of-iter", "bias-gradient", "no-zero-grad", "gate-not-reduced")
+CLEAN_SAMPLE = ("look_then_warm_up", "frozen_losses", "penalized_dead_units", "two_tasks")

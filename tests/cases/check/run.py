@@ -17,8 +17,8 @@ import shutil
 import subprocess
 import sys
 
-from faulty import FAULTY, SAMPLE
-from table import CASES, CLEAN, CLEAN_HELD_OUT, HELD_OUT, paths
+from faulty import CLEAN_SAMPLE, FAULTY, SAMPLE
+from table import CASES, CLEAN, CLEAN_HELD_OUT, HELD_OUT, only, paths
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build" / "release")).resolve()
@@ -63,6 +63,8 @@ def check(name, folder):
     report = folder / f"{name}.json"
     report.unlink(missing_ok=True)
     words = [BUILD / "bin" / "convtrace", "check", *paths(name, folder), "--json", report]
+    if only(name):
+        words += ["--only", only(name)]
     run = subprocess.run([str(word) for word in words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode not in (0, 4) or not report.exists():
         sys.exit(f"{name}: exit code {run.returncode}\n{run.stdout}")
@@ -141,7 +143,7 @@ def silent_table(what, names, found):
 def main():
     parser = argparse.ArgumentParser()
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--full", action="store_true", help="all cases, not the sample, and the clean programs")
+    chosen.add_argument("--full", action="store_true", help="all cases and clean programs, not the sample")
     chosen.add_argument("--held-out", action="store_true", help="the cases that were kept apart when the rules were made")
     parser.add_argument("--runs", type=pathlib.Path, default=BUILD / "tests" / "cases" / "check", help="folder of the traces")
     parser.add_argument("--match", default="", help="only cases whose name an expression finds: dropout, ^no-, head$")
@@ -150,7 +152,7 @@ def main():
     cases = [name for name in (HELD_OUT if options.held_out else FAULTY if options.full else SAMPLE)
              if re.search(options.match, name)]
     faulty, corrected = [f"{name}+faulty" for name in cases], [f"{name}+corrected" for name in cases]
-    clean = CLEAN_HELD_OUT if options.held_out else CLEAN if options.full else ()
+    clean = CLEAN_HELD_OUT if options.held_out else CLEAN if options.full else CLEAN_SAMPLE
     clean = [f"{name}+clean" for name in clean if re.search(options.match, name)]
     names = [*faulty, *corrected, *clean]
     record(names, options.runs, quiet=not options.record)

@@ -1,11 +1,12 @@
 """All cases and all clean programs by their names, and where their traces are."""
 import held_out
 import held_out_2
+import held_out_3
 from clean import CLEAN
 from faulty import FAULTY
 
-HELD_OUT = held_out.HELD_OUT | held_out_2.HELD_OUT_2
-CLEAN_HELD_OUT = held_out_2.CLEAN_HELD_OUT
+HELD_OUT = held_out.HELD_OUT | held_out_2.HELD_OUT_2 | held_out_3.HELD_OUT_3
+CLEAN_HELD_OUT = held_out_2.CLEAN_HELD_OUT | held_out_3.CLEAN_HELD_OUT_3
 CASES, ALL_CLEAN = FAULTY | HELD_OUT, CLEAN | CLEAN_HELD_OUT
 
 
@@ -13,6 +14,12 @@ def ranks(name):
     """Of a clean program its attribute `ranks`, if it has one."""
     case, _, form = name.partition("+")
     return getattr(ALL_CLEAN[case], "ranks", 1) if form == "clean" else CASES[case].ranks
+
+
+def only(name):
+    """The check that alone judges a program, its attribute `only`; None: all do."""
+    case, _, form = name.partition("+")
+    return getattr(ALL_CLEAN[case] if form == "clean" else CASES[case].program, "only", None)
 
 
 def paths(name, folder):

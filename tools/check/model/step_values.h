@@ -49,6 +49,8 @@ struct Value {
   uint32_t range_count = 0;
   size_t samples_at = 0;  ///< into StepValues::samples
   uint32_t sample_bytes = 0;
+  size_t extents_at = 0;  ///< into StepValues::extents
+  uint32_t rank = 0;
   uint64_t storage = 0;  ///< 0: not known
   uint64_t address = 0;
   format::Padding padding = format::Padding::kNone;
@@ -105,8 +107,9 @@ struct FactSeen {
 struct StepValues {
   uint32_t number = 0;
   std::vector<Value> values;
-  std::vector<uint64_t> ranges;    ///< of gradients
-  std::vector<std::byte> samples;  ///< of gradients
+  std::vector<uint64_t> ranges;    ///< of parameters and their gradients
+  std::vector<std::byte> samples;  ///< of these, and of what modules take, give and get back
+  std::vector<uint64_t> extents;   ///< of the same
   std::vector<FactSeen> facts;     ///< that this step begins with or brings
 
   // Made by index().
@@ -123,6 +126,9 @@ struct StepValues {
   }
   [[nodiscard]] std::span<const std::byte> samples_of(const Value& value) const {
     return std::span(samples).subspan(value.samples_at, value.sample_bytes);
+  }
+  [[nodiscard]] std::span<const uint64_t> extents_of(const Value& value) const {
+    return std::span(extents).subspan(value.extents_at, value.rank);
   }
 };
 
