@@ -7,6 +7,7 @@ usage: tools/suites [NAME...]      without names: the small ones that tools/test
 
 options: --record   writes the rows into docs/suites.md, and leaves those of other suites as they are
          --limit S  seconds for each of the two runs, where that is less than the table says
+         --commit C what the build folder was built from, where that is not what is checked out
 
 The packages are installed from pip's index and kept in build/suites, with the traces of the last run. CONVTRACE_BUILD is
 the build folder (build/release). Exit code 0: no test differs (flaky ones do not count), no finding of level error is false
@@ -14,6 +15,7 @@ or unknown, every trace is sound, and nothing was said of an observation that fa
 or a source cannot be had.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -29,6 +31,7 @@ import page
 import sources
 import table
 
+SHOWN = 3  # findings of a kind
 KEPT = ("PATH", "LANG", "LC_ALL", "CC", "CXX", "LD_LIBRARY_PATH", "SSL_CERT_FILE")  # of the environment
 
 
@@ -51,8 +54,8 @@ class Ways:
         if way.startswith("traced"):
             env.update(LD_PRELOAD=str(self.build / "lib" / "libconvtrace.so"), CONVTRACE_OUTPUT=str(place / "traces" / "%p.ctrace"),
                        CONVTRACE_OVERWRITE="1", CONVTRACE_LOG_FILE=str(place / "log"))
-        words = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors", "-o", "addopts=", "--junitxml", report,
-                 "--rootdir", self.files, *select]
+        words = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors", "-o", "addopts=",
+                 "--junitxml", report, "--rootdir", self.files, *select]
         before = os.times()
         with open(log, "w") as out:
             process = subprocess.Popen([str(word) for word in words], cwd=self.files, env=env, stdin=subprocess.DEVNULL, stdout=out,
@@ -115,12 +118,18 @@ def good(result):
 
 
 def explain(result):
-    """What the row does not say, for people."""
+    """What the row does not say, for people; result.json has all."""
     lines = list(result["ended"]) + result["broken"] + result["off"]
     for word in ("differences", "flaky"):
         lines += ["%s: %s: plain %s, traced %s; again %s, %s" % (word, name, *four) for name, four in result[word].items()]
-    lines += ["%s %s at %s, %d times: %s (%s)\n    %s" % (error["command"], error["kind"], error["place"] or "(root)", error["times"], error["word"],
-                                                         error["reason"], error["text"].replace("\n", "\n    ")) for error in result["errors"]]
+    shown = collections.Counter()
+    for error in result["errors"]:
+        which = error["command"], error["kind"], error["word"]
+        shown[which] += 1
+        if shown[which] <= SHOWN:
+            lines.append("%s %s at %s, %d times: %s (%s)\n    %s" % (error["command"], error["kind"], error["place"] or "(root)", error["times"],
+                                                                  error["word"], error["reason"], error["text"].replace("\n", "\n    ")))
+    lines += ["%s %s: %s, %d more" % (*which, count - SHOWN) for which, count in shown.items() if count > SHOWN]
     return "".join("%s: %s\n" % (result["suite"], line) for line in lines)
 
 
@@ -137,6 +146,7 @@ def main(root, words):
     for option in ("--full", "--list", "--pin", "--record"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--commit", default=page.commit(root))
     asked = parser.parse_args(words)
     names = chosen(asked.names, asked.full or asked.list)
     if asked.list:
@@ -146,7 +156,7 @@ def main(root, words):
         return 0
     build = pathlib.Path(os.environ.get("CONVTRACE_BUILD", root / "build" / "release")).resolve()
     kept, bad = root / "build" / "suites", False
-    commit = page.commit(root)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # pytest is stopped, too
     print(page.HEAD)
     try:
         for name in names:
@@ -155,7 +165,7 @@ def main(root, words):
                 shutil.rmtree(kept / name / "newest")
                 continue
             result = judge(name, build, kept / name, asked.limit)
-            result["commit"] = commit
+            result["commit"] = asked.commit
             (kept / name / "result.json").write_text(json.dumps(result, indent=1))
             bad |= not good(result)
             print(page.row(result), flush=True)
