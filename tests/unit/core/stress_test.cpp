@@ -38,7 +38,7 @@ class Client final : public WriterClient {
   OpenTrace open_trace() override {
     auto writer = format::TraceWriter::create(std::make_unique<test::MemorySink>(bytes, UINT64_MAX),
                                               format::TraceMeta{}, definitions);
-    return {std::move(writer).value(), "memory", UINT64_MAX, nullptr};
+    return {std::move(writer).value(), "memory", nullptr, UINT64_MAX, nullptr};
   }
   bool before_drain() override { return false; }
   std::optional<format::TraceMeta> changed_meta(OpenTrace&) override { return std::nullopt; }

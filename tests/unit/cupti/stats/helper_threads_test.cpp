@@ -26,6 +26,20 @@ TEST_CASE("helper_threads: every turn is taken once, however many helpers there 
   }
 }
 
+TEST_CASE("helper_threads: those that rest are started by the next loop", "[stats][threads]") {
+  HelperThreads threads(2);
+  CHECK(threads.started() == 0);
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<uint64_t> sum{0};
+    const auto work = [&](uint32_t turn) { sum.fetch_add(turn); };
+    threads.for_each(10, work);
+    CHECK(sum == 45);
+    CHECK(threads.started() == 2);
+    threads.rest();
+    CHECK(threads.started() == 0);
+  }
+}
+
 TEST_CASE("helper_threads: while one caller has the helpers another does its loop alone",
           "[stats][threads]") {
   HelperThreads threads(2);
