@@ -277,12 +277,14 @@ def others(model):
     with FlopCounterMode(display=False) as flops:
         model(x()).sum().backward()
     graph = make_fx(lambda i: torch.func.grad(lambda j: model(j).sum())(i))(x())
-    return [torch.tensor([flops.get_total_flops(), len(graph.graph.nodes)]), graph(x()), inferred, cached, traced, torch.func.linearize(model, x())[1](x())]
+    return [torch.tensor([flops.get_total_flops(), len(graph.graph.nodes)]), graph(x()), inferred, cached, traced,
+            torch.func.linearize(model, x())[1](x())]
 
 
-CASES = (vectorized_jacobian, vectorized_hessian, batched_gradients, batched_gradients_of_inputs, batched_function, functional_gradient,
-         per_sample_gradients, forward_mode, forward_mode_weights, forward_over_reverse, ensemble, expanded_weights, nested, sparse,
-         other_layouts, dynamic_quantization, meta, fake, wrapped_input, wrapped_weights, others)
+CASES = (vectorized_jacobian, vectorized_hessian, batched_gradients, batched_gradients_of_inputs, batched_function,
+         functional_gradient, per_sample_gradients, forward_mode, forward_mode_weights, forward_over_reverse, ensemble,
+         expanded_weights, nested, sparse, other_layouts, dynamic_quantization, meta, fake, wrapped_input, wrapped_weights,
+         others)
 TIMES = 6  # of each: more often than an observation may fail
 
 torch.manual_seed(0)

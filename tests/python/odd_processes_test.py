@@ -1,0 +1,86 @@
+"""Processes of odd kinds under the preload: closed, limited, unshared, interrupted and killed ones, children, threads and
+interpreters with other switches. All that they say is what they say plain. Needs the built libraries and programs
+(CONVTRACE_BUILD)."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from host_test import HostTest
+from preload_test import HERE, PRELOAD, SHOW
+
+# Of these no trace can be made: no descriptor, no byte on the disk, no right to write into the folder.
+UNTRACED = {"no_descriptors", "no_files"} | ({"other_user"} if os.getuid() == 0 else set())
+# These end before their trace is closed, or cannot write so far.
+UNCLOSED = re.compile("dies_of_|crash_told$|executes$|killed_rank$|pools$|small_files$")
+OWN = re.compile(r"convtrace\[\d+\] ([WE]) \S+: (CT-\d+) (.*)\n?")
+
+
+class Odd(HostTest):
+    def test_they_train_as_ever_and_leave_a_readable_trace_each(self):
+        plain = self.run_in("plain", "odd.py", preload=False)
+        traced = self.run_in("traced", "odd.py", preload=True)
+        self.assertEqual((plain.returncode, traced.returncode), (0, 0), plain.stderr + traced.stderr)
+        own = [line for line in traced.stderr.splitlines(True) if OWN.match(line)]
+        self.check_equal(plain.stdout, traced.stdout)
+        self.check_equal(plain.stderr, "".join(line for line in traced.stderr.splitlines(True) if line not in own))
+        cases = set(re.findall(r"^([a-zA-Z]\w+) -?\d+ ", plain.stdout, re.M))
+        self.assertGreater(len(cases), 40)
+        found = {}
+        for trace in self.traces():
+            name, _, pid = os.path.basename(trace)[:-len(".ctrace")].rpartition("-")
+            done = subprocess.run([SHOW, "verify", trace], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+            self.assertIn(", 0 problems", done.stdout, trace)
+            # What ends without an end of Python's is not closed.
+            self.assertIn(done.returncode, (0, 3) if UNCLOSED.match(name) else (0,), trace + done.stdout)
+            found.setdefault(name, []).append(pid)
+        self.assertEqual(cases - set(found), UNTRACED | {"no_environment"})
+        self.assertEqual(set(found) - cases, {"convtrace-0"})  # the one that has no environment, and so no name
+        for name in cases & {"nothing_odd", "daemon", "threads", "few_descriptors", "interrupted", "dies_of_KILL"}:
+            trace, = (one for one in self.traces() if os.path.basename(one).startswith(name + "-"))
+            steps = {r["step"] for r in self.records(trace, expect=3 if UNCLOSED.match(name) else 0) if r["record"] == "stats"}
+            self.assertGreaterEqual(len(steps), 3, name)
+        said = OWN.findall(self.log() + "".join(own))
+        self.assertLessEqual({code for _, code, _ in said}, {"CT-1004", "CT-1012", "CT-1101", "CT-1106", "CT-1108"}, said)
+        codes = [code for _, code, _ in said]
+        # A program whose children are not traced hears it once, however many there are.
+        self.assertLessEqual(codes.count("CT-1012"), len({"forks", "pools"}), said)
+        self.assertLessEqual(codes.count("CT-1101") + codes.count("CT-1108"), len(UNTRACED | {"small_files"}), said)
+
+
+class InterpreterTest(HostTest):
+    """Switches of Python, and an environment that is hardly there."""
+
+    def run_python(self, place, options, arguments=(), preload=True, **environment):
+        self.folder = os.path.join(self.base, place)
+        os.makedirs(self.folder)
+        given = {"OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"], **environment}
+        if preload:
+            given.update(LD_PRELOAD=PRELOAD, CONVTRACE_OUTPUT=os.path.join(self.folder, "%p.ctrace"), CONVTRACE_LOG_FILE=self.said)
+        return subprocess.run([sys.executable, *options, os.path.join(HERE, "programs", "host", "odd.py"), *arguments],
+                              env=given, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+
+    def check_python(self, options, arguments=(), traces=1, **environment):
+        plain = self.run_python("plain", options, arguments, preload=False, **environment)
+        traced = self.run_python("traced", options, arguments, **environment)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.check_equal(plain.stdout, traced.stdout)
+        self.check_equal(plain.stderr, traced.stderr)
+        self.assertEqual((traced.returncode, len(self.traces()), self.log()), (0, traces, ""))
+
+
+class Interpreters(InterpreterTest):
+    def test_an_isolated_one_in_hardly_any_environment(self):
+        """No home, another locale, a long command line."""
+        self.check_python(["-I", "-E", "-bb"], ["nothing_odd", *["--" + "x" * 100_000] * 15], LC_ALL="POSIX")
+
+
+class MoreInterpreters(InterpreterTest):
+    def test_switches_that_look_for_mistakes(self):
+        self.check_python(["-OO", "-bb", "-X", "dev", "-X", "tracemalloc=2", "-W", "error::BytesWarning"], ["nothing_odd"],
+                          PYTHONMALLOC="debug")
+
+
+if __name__ == "__main__":
+    unittest.main()

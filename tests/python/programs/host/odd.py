@@ -1,0 +1,389 @@
+"""Trains in processes of odd kinds, one forked child for each: what is closed, limited, unshared, interrupted, killed; how
+threads, signals, hooks of the interpreter and children go about it. Prints how each ended and what it said.
+
+usage: odd.py [CASE...]
+"""
+import atexit
+import ctypes
+import faulthandler
+import gc
+import importlib
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+import warnings
+
+import torch
+from torch import nn
+
+# What the first step would import. The parent does it once, and trains nothing.
+for name in "torch._dynamo", "torch.profiler._cupti_monitor":
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWNET = 0x20000, 0x4000000, 0x8000000, 0x40000000
+MS_REC_PRIVATE, MNT_DETACH = 0x44000, 2
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def train(steps=4, seed=0, behind=lambda step: None):
+    """@return the losses, as bits"""
+    generator = torch.Generator().manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.rand(parameter.shape, generator=generator) - 0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(torch.rand(16, 8, generator=generator)), torch.ones(16, 2))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item().hex())
+        behind(step)
+    return losses
+
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def simple(name, prepare):
+    """Trains behind `prepare()`."""
+    def trained(say):
+        prepare()
+        say(train())
+    CASES[name] = trained
+
+
+def limit(what, value):
+    return lambda: resource.setrlimit(what, (value, value))
+
+
+def in_use(what=0):
+    """Bytes of its address space, 0, or of its data, 5."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[what]) * resource.getpagesize()
+
+
+def unshare(*flags):
+    """False where that takes more rights than this process has."""
+    return libc.unshare(sum(flags)) == 0
+
+
+def own_mounts():
+    if not unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) != 0:
+        return False
+    return True
+
+
+def without_proc():
+    if own_mounts():
+        libc.umount2(b"/proc", MNT_DETACH)
+
+
+def small_shared_memory():
+    if own_mounts():
+        libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=4k")
+
+
+def closed(*numbers):
+    for number in numbers:
+        os.close(number)
+
+
+simple("nothing_odd", lambda: None)
+simple("no_standard_streams", lambda: closed(0, 1, 2))
+simple("no_standard_output", lambda: closed(1))
+simple("few_descriptors", lambda: limit(resource.RLIMIT_NOFILE, 8)())
+simple("no_descriptors", lambda: limit(resource.RLIMIT_NOFILE, 0)())
+simple("little_memory", lambda: limit(resource.RLIMIT_AS, in_use() + (256 << 20))())
+simple("little_data", lambda: limit(resource.RLIMIT_DATA, in_use(5) + (256 << 20))())
+simple("small_stack", lambda: limit(resource.RLIMIT_STACK, 256 << 10)())
+simple("no_processes", lambda: limit(resource.RLIMIT_NPROC, 1)())
+simple("small_files", lambda: limit(resource.RLIMIT_FSIZE, 4096)())
+simple("no_files", lambda: limit(resource.RLIMIT_FSIZE, 0)())
+simple("no_core", lambda: limit(resource.RLIMIT_CORE, 0)())
+simple("elsewhere", lambda: os.chdir("/"))
+simple("namespaces", lambda: unshare(CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWNET))
+simple("without_proc", without_proc)
+simple("small_shared_memory", small_shared_memory)
+simple("other_user", lambda: os.setuid(65534) if os.getuid() == 0 else None)
+simple("shallow", lambda: sys.setrecursionlimit(120))
+simple("collected_at_once", lambda: gc.set_threshold(1, 1, 1))
+simple("without_collector", gc.disable)
+simple("memory_traced", lambda: tracemalloc.start(20))
+simple("warnings_are_errors", lambda: warnings.simplefilter("error"))
+simple("nobody_may_read", lambda: os.umask(0o777))
+simple("no_environment", os.environ.clear)
+
+
+@case
+def daemon(say):
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in 0, 1, 2:
+        os.dup2(null, number)
+    say(train())
+    os._exit(0)
+
+
+@case
+def threads(say):
+    found = {}
+    all_ = [threading.Thread(target=lambda n=number: found.update({n: train(6, n)})) for number in range(8)]
+    for one in all_:
+        one.start()
+    for one in all_:
+        one.join()
+    say([found[number] for number in range(8)])
+
+
+@case
+def daemon_thread(say):
+    begun = threading.Event()
+    threading.Thread(target=lambda: train(1 << 30, behind=lambda step: begun.set()), daemon=True).start()
+    begun.wait()
+    say("ends while a thread trains")
+    os._exit(4)
+
+
+@case
+def at_exit(say):
+    class Last:
+        def __del__(self):
+            say("died", train(2))
+    atexit.register(lambda: say("at exit", train(2)))
+    say(train(behind=lambda step: Last()))
+
+
+@case
+def handlers(say):
+    """Signals that Python handles, in the middle of training; what they raise is not lost."""
+    got = []
+    for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGTERM:
+        signal.signal(number, lambda given, frame: got.append(given))
+    losses = train(4, behind=lambda step: os.kill(os.getpid(), [signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGTERM][step]))
+    say(losses, [int(number) for number in got])
+
+
+@case
+def interrupted(say):
+    """Exceptions at any place whatsoever: each that was raised is caught, or told as one that nobody can catch."""
+    class Now(BaseException):
+        pass
+
+    def raise_now(given, frame):
+        if armed:
+            armed.clear()
+            counts[0] += 1
+            raise Now
+
+    def not_raisable(given):
+        counts[1] += isinstance(given.exc_value, Now)
+
+    say(train())  # tracing has begun
+    armed, counts, end = [], [0, 0], time.monotonic() + 1
+    sys.unraisablehook = not_raisable
+    signal.signal(signal.SIGALRM, raise_now)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.0013)
+    while time.monotonic() < end:
+        torch.set_grad_enabled(True)  # a context that was left in the middle may have left it off
+        try:
+            armed.append(True)
+            train(3)
+            armed.clear()
+        except Now:
+            counts[1] += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    sys.unraisablehook = sys.__unraisablehook__
+    torch.set_grad_enabled(True)
+    say("exceptions lost:", counts[0] - counts[1], "many:", counts[0] > 20, train())
+
+
+@case
+def forks(say):
+    """Children before, in and behind training; each says what it computes."""
+    def child(steps):
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(write_end, repr(train(steps)).encode())
+            os._exit(steps)
+        os.close(write_end)
+        with os.fdopen(read_end) as pipe:
+            return pipe.read(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    say(child(1))
+    say(train(12, behind=lambda step: say(child(2))))
+    say(subprocess.run(["/bin/echo", "executed"], stdout=subprocess.PIPE).stdout,
+        subprocess.run([sys.executable, "-S", "-c", "print(6 * 7)"], stdout=subprocess.PIPE).stdout, os.system("exit 3"))
+    os.posix_spawn("/bin/true", ["true"], os.environ)
+    say(os.wait()[1], train())
+
+
+@case
+def executes(say):
+    say(train())
+    os.execv("/bin/sh", ["sh", "-c", "exit 5"])
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.full((8,), float(index)), train(1, index)[0]
+
+
+@case
+def workers(say):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = nn.Linear(8, 1)
+        with torch.no_grad():
+            model.weight.fill_(0.1), model.bias.zero_()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for epoch in range(2):
+            for values, texts in torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2):
+                optimizer.zero_grad()
+                loss = model(values).square().mean()
+                loss.backward()
+                optimizer.step()
+                say(epoch, loss.item().hex(), texts)
+
+
+def pooled(seed):
+    return train(2, seed)
+
+
+def shared_step(model, seed):
+    x = torch.rand(4, 8, generator=torch.Generator().manual_seed(seed))
+    model(x).sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+
+
+@case
+def pools(say):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        say(pool.map(pooled, range(4)))
+    say(train())
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        say(pool.map(pooled, range(4)))
+    model = nn.Linear(8, 1)
+    with torch.no_grad():
+        model.weight.fill_(0.1), model.bias.zero_()
+    model.share_memory()  # what hogwild does, but in turn
+    for seed in range(3):
+        one = torch.multiprocessing.get_context("fork").Process(target=shared_step, args=(model, seed))
+        one.start()
+        one.join()
+        say(one.exitcode, model.weight.sum().item().hex())
+
+
+@case
+def interpreters(say):
+    say(train())  # before: PyTorch's engine refuses to work behind the end of one
+    try:
+        import _xxsubinterpreters as inner
+    except ImportError:
+        return
+    one = inner.create()
+    inner.run_string(one, "import math, threading; assert math.pi > 3")
+    inner.destroy(one)
+
+
+@case
+def killed_rank(say):
+    folder = tempfile.mkdtemp()
+
+    def rank(number):
+        torch.distributed.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=number, world_size=2)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        try:
+            for step in range(4):
+                if number == 1 and step == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                model(torch.ones(1, 4)).sum().backward()
+                if number == 0:
+                    say(step)
+        except RuntimeError:
+            say("the other one is gone")
+        os._exit(6)
+
+    children = []
+    for number in range(2):
+        children.append(os.fork())
+        if children[-1] == 0:
+            rank(number)
+    say([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+
+
+@case
+def crash_told(say):
+    faulthandler.enable(say.descriptor)
+    train()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def dies_of(name, number):
+    def dies(say):
+        say(train())
+        if name == "dies_of_KILL":
+            time.sleep(3)  # what is there by then is on the disk
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+    CASES[name] = dies
+
+
+for name in "TERM", "HUP", "USR1", "USR2", "ABRT", "SEGV", "BUS", "KILL", "ALRM":
+    dies_of("dies_of_" + name, getattr(signal, "SIG" + name))
+
+
+class Say:
+    """What a child says goes through a pipe: streams, files and folders may be gone."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def __call__(self, *words):
+        os.write(self.descriptor, (" ".join(map(str, words)) + "\n").encode())
+
+
+gc.collect()
+gc.freeze()  # children neither walk nor copy what was imported
+for name in [word for word in sys.argv[1:] if not word.startswith("--")] or CASES:
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        os.environ["CONVTRACE_OUTPUT"] = os.path.join(os.getcwd(), name + "-%p.ctrace")
+        CASES[name](Say(write_end))
+        sys.exit()
+    os.close(write_end)
+    with os.fdopen(read_end, errors="replace") as pipe:
+        text = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(name, status, re.sub("0x0000[0-9a-f]+", "ADDRESS", text), flush=True)
