@@ -124,6 +124,14 @@ class Names(ObservedTest):
                 del module
         self.assertLess(len(met), 100)
 
+    def test_a_parameter_in_the_place_of_a_dead_one_is_not_tied_to_another(self):
+        for _ in range(30):
+            model = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4))
+            with torch.no_grad():
+                model(torch.randn(2, 4))
+            del model
+        self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name == "tied"], [])
+
     def test_nothing_of_ours_refers_to_a_module_or_a_parameter(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

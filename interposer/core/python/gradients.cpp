@@ -7,20 +7,27 @@
 namespace convtrace::python {
 
 /// Hooks a module's output, as gradients.follow.
-bool HotPath::follow(PyObject* tensor, PyObject* key, size_t index) {
+bool HotPath::follow(PyObject* thread, PyObject* tensor, PyObject* key, size_t index) {
   const Ref requires_grad = attribute(tensor, requires_grad_.get());
   if (!requires_grad) return false;
   if (!is_true(requires_grad.get())) return true;
-  const Ref function = attribute(tensor, grad_fn_.get());
-  const Ref hooks = function ? attribute(tensor, backward_hooks_.get()) : Ref();
-  if (!hooks) return false;
-  if (is_none(function.get())) return true;
+  const Ref node = attribute(tensor, grad_fn_.get());
+  if (!node) return false;
+  if (is_none(node.get())) return true;
   uint32_t slot = 0;
   if (!slot_of(gradient_slots_, kind_gradient_.get(), index, slot)) return false;
   const Ref target = tuple({key, number(slot).get()});
   if (!target) return false;
-  if (!is_none(hooks.get())) {
-    return static_cast<bool>(call(follow_.get(), {hooks_.get(), tensor, target.get()}));
+  Ref place;
+  if (is_true(registers_.get())) {
+    place = tuple({node.get()->type, method(node.get(), sequence_nr_.get()).get(),
+                   attribute(tensor, output_nr_.get()).get()});
+    PyObject* const followed = of_thread_.followed.of(thread);
+    if (!place || followed == nullptr) return false;
+    if (api.PyDict_GetItemWithError(followed, place.get()) != nullptr) {
+      return static_cast<bool>(call(follow_.get(), {hooks_.get(), thread, tensor, target.get()}));
+    }
+    if (api.PyErr_Occurred() != nullptr) return false;
   }
   const Ref targets = tuple({target.get()});
   if (!targets) return false;
@@ -28,19 +35,22 @@ bool HotPath::follow(PyObject* tensor, PyObject* key, size_t index) {
   if (!known && api.PyErr_Occurred() == nullptr) {
     known = Ref(api.PyObject_GetItem(hooks_.get(), targets.get()));
   }
-  return known && hook(tensor, function.get(), known.get());
+  return known && hook(thread, tensor, node.get(), place.get(), known.get());
 }
 
-/// tensor.register_hook(hook), for a tensor without hooks, without the handle by which it is
-/// removed: that takes longer than the rest. gradients.registers_as_known() says whether it can.
-bool HotPath::hook(PyObject* tensor, PyObject* function, PyObject* hook) {
-  if (!is_true(registers_.get())) {
-    return static_cast<bool>(method(tensor, register_hook_.get(), {hook}));
-  }
-  const Ref hooks = call(ordered_dict_.get(), {});
-  return hooks && api.PyObject_SetAttr(tensor, backward_hooks_.get(), hooks.get()) == 0 &&
-         method(function, register_hook_dict_.get(), {tensor}) &&
-         api.PyObject_SetItem(hooks.get(), hook_key_.get(), hook) == 0;
+/// The first hook of a tensor, as in gradients.follow: without the handle by which it is removed, which
+/// takes longer than the rest. @param place  its key among those that the thread follows; null where
+/// gradients.registers_as_known() says that torch registers otherwise.
+bool HotPath::hook(PyObject* thread, PyObject* tensor, PyObject* node, PyObject* place,
+                   PyObject* hook) {
+  if (place == nullptr) return static_cast<bool>(method(tensor, register_hook_.get(), {hook}));
+  const Ref programs = attribute(tensor, backward_hooks_.get());
+  const Ref ours = programs ? call(ordered_dict_.get(), {}) : Ref();
+  return ours && api.PyObject_SetAttr(tensor, backward_hooks_.get(), ours.get()) == 0 &&
+         method(node, register_hook_dict_.get(), {tensor}) &&
+         api.PyObject_SetAttr(tensor, backward_hooks_.get(), programs.get()) == 0 &&
+         api.PyObject_SetItem(ours.get(), hook_key_.get(), hook) == 0 &&
+         api.PyDict_SetItem(of_thread_.followed.of(thread), place, ours.get()) == 0;
 }
 
 /// As Place.reset.
@@ -147,23 +157,17 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
   return true;
 }
 
-/// Whether the owner at a parameter's address was found to be its own in this step.
-bool HotPath::is_seen(PyObject* owner) const {
-  PyObject* const now = of_observer_.step.of(observer_.get());
-  PyObject* const then = of_owner_.seen.of(owner);
-  return now == then || word(now) == word(then);
-}
-
 /// As Names.owner.
 Ref HotPath::owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssize_t index) {
   const Ref key(api.PyLong_FromVoidPtr(parameter));
   if (!key) return {};
   Ref owner = Ref::to(api.PyDict_GetItemWithError(owners_.get(), key.get()));
-  if (owner && is_seen(owner.get())) return owner;
+  const uint64_t began = word(of_observer_.step_walk.of(observer_.get()));
+  if (owner && word(of_owner_.seen.of(owner.get())) >= began) return owner;
   if (owner && reader_.is_plain(parameter) &&
       work.read(parameter) == TensorReader::Outcome::kRead &&
       work.storage() == word(of_owner_.storage.of(owner.get()))) {
-    PyObject* const now = of_observer_.step.of(observer_.get());
+    PyObject* const now = of_observer_.walk.of(observer_.get());
     return of_owner_.seen.set(owner.get(), now) ? std::move(owner) : Ref();
   }
   if (api.PyErr_Occurred() != nullptr) return {};
@@ -205,15 +209,17 @@ HotPath::Found HotPath::see(PyObject* parameter, PyObject* entry, PyObject* name
   PyObject* const owner = key ? api.PyDict_GetItemWithError(owners_.get(), key.get()) : nullptr;
   if (api.PyErr_Occurred() != nullptr) return Found::kFailed;
   if (owner == nullptr) return Found::kUnusual;
-  if (is_seen(owner)) return Found::kAll;
+  PyObject* const now = of_observer_.walk.of(observer_.get());
   if (of_owner_.place.of(owner) != of_entry_.place.of(entry) || of_owner_.name.of(owner) != name) {
-    return Found::kUnusual;
+    const bool tied = word(of_owner_.seen.of(owner)) == word(now);
+    return tied ? Found::kAll : Found::kUnusual;
   }
-  PyObject* const now = of_observer_.step.of(observer_.get());
   return of_owner_.seen.set(owner, now) ? Found::kAll : Found::kFailed;
 }
 
 Ref HotPath::ask(const Arguments& given) {
+  const uint64_t walk = word(of_observer_.walk.of(observer_.get()));
+  if (failed(walk) || !of_observer_.walk.set(observer_.get(), number(walk + 1))) return {};
   std::vector<Ref> pending;
   std::unordered_set<const PyObject*> met;
   pending.push_back(Ref::to(given.values[0]));

@@ -70,6 +70,8 @@ bool HotPath::configure(PyObject* config) {
                {register_hook_, "register_hook"},
                {register_hook_dict_, "_register_hook_dict"},
                {hook_key_, "convtrace"},
+               {sequence_nr_, "_sequence_nr"},
+               {output_nr_, "output_nr"},
                {state_, "state"},
                {dict_, "__dict__"},
                {module_buffers_, "_buffers"},
@@ -104,11 +106,14 @@ bool HotPath::find_slots(PyObject* config) {
                            {of_observer_.capture, "capture"},
                            {of_observer_.follows, "follows"},
                            {of_observer_.step, "step"},
-                           {of_observer_.flags, "flags"}}) &&
+                           {of_observer_.flags, "flags"},
+                           {of_observer_.walk, "walk"},
+                           {of_observer_.step_walk, "step_walk"}}) &&
          find("Thread", {{of_thread_.entry, "entry"},
                          {of_thread_.batch, "batch"},
                          {of_thread_.after_root, "after_root"},
-                         {of_thread_.began, "began"}}) &&
+                         {of_thread_.began, "began"},
+                         {of_thread_.followed, "followed"}}) &&
          find("Entry", {{of_entry_.place, "place"},
                         {of_entry_.wrapper, "wrapper"},
                         {of_entry_.untold, "untold"},
@@ -249,6 +254,11 @@ Ref HotPath::memory(const Arguments& given) {
                 number(fixed.data).get(), number(fixed.storage).get(),
                 number(fixed.storage_base).get(), number(fixed.storage_bytes).get(),
                 number(fixed.stream).get(), dims.get()});
+}
+
+Ref HotPath::number_of_storage(const Arguments& given) {
+  const uint64_t found = reader_.numbers().of(given.values[0]);
+  return found != 0 ? number(found) : Ref();
 }
 
 Ref HotPath::forget(const Arguments&) {

@@ -50,6 +50,8 @@ class HotPath {
   /// (tensor): what TensorReader of values.py says of one, as a plain tuple of the fields of Memory; None
   /// where that has to say it
   Ref memory(const Arguments& given);
+  /// (storage): StorageNumbers.of
+  Ref number_of_storage(const Arguments& given);
   /// (thread, phase, capture, scope, call, slots, operands, op): the loop of compiled.Calls._record.
   /// @return whether it was done; what holds unusual types is left to Python.
   Ref operands(const Arguments& given);
@@ -94,12 +96,11 @@ class HotPath {
   Found inputs(PyObject* args, PyObject* kwargs, std::vector<Input>& found);
   bool slot_of(std::vector<uint32_t>& known, PyObject* kind, size_t index, uint32_t& slot);
   bool slot_of_name(PyObject* name, uint32_t& slot);
-  bool follow(PyObject* tensor, PyObject* key, size_t index);
-  bool hook(PyObject* tensor, PyObject* function, PyObject* hook);
+  bool follow(PyObject* thread, PyObject* tensor, PyObject* key, size_t index);
+  bool hook(PyObject* thread, PyObject* tensor, PyObject* node, PyObject* place, PyObject* hook);
   static bool is_usual(PyObject* groups);
   bool parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients);
   Ref owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssize_t index);
-  [[nodiscard]] bool is_seen(PyObject* owner) const;
   Found see(PyObject* parameter, PyObject* entry, PyObject* name);
   Ref entry_at(PyObject* module);
   Found ask_module(PyObject* module, std::vector<Ref>& children);
@@ -121,10 +122,10 @@ class HotPath {
   uint8_t full_ = 0;
   bool keeps_thread_ = false;
   struct {
-    Slot active, capture, follows, step, flags;
+    Slot active, capture, follows, step, flags, walk, step_walk;
   } of_observer_;
   struct {
-    Slot entry, batch, after_root, began;
+    Slot entry, batch, after_root, began, followed;
   } of_thread_;
   struct {
     Slot place, wrapper, untold, settings, buffers, pad_index;
@@ -138,7 +139,7 @@ class HotPath {
   Slot messages_;
   // Interned names.
   Ref set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_, register_hook_,
-      register_hook_dict_, hook_key_, state_, dict_, module_buffers_, module_parameters_, modules_, token_, param_groups_, params_, grad_,
+      register_hook_dict_, hook_key_, sequence_nr_, output_nr_, state_, dict_, module_buffers_, module_parameters_, modules_, token_, param_groups_, params_, grad_,
       kind_input_, kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
 };
 

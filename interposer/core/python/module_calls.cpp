@@ -109,7 +109,7 @@ bool HotPath::left(const Call& call, PyObject* output) {
       if (!on_cuda) return false;
       follows = is_true(on_cuda.get());
     }
-    if (follows && !follow(tensor, call.key, i)) return false;
+    if (follows && !follow(call.thread, tensor, call.key, i)) return false;
   }
   if (!captures) return true;
   if (!is_none(call.module)) {
@@ -253,6 +253,8 @@ void HotPath::restore(const Call& call) {
   slot.call = static_cast<uint32_t>(outer >> 32);
   if (is_none(call.caller)) {
     slot.phase = static_cast<uint32_t>(word(of_thread_.after_root.of(call.thread)));
+    PyObject* const followed = of_thread_.followed.of(call.thread);
+    if (followed != nullptr && api.PyDict_Size(followed) != 0) api.PyDict_Clear(followed);
   }
   static_cast<void>(of_thread_.entry.set(call.thread, call.caller));
   api.PyErr_Restore(type, value, traceback);

@@ -35,6 +35,7 @@ PyMethodDef functions[] = {
     {"gradient", entry<&HotPath::gradient, 2>, kFastCall, nullptr},
     {"parameters", entry<&HotPath::parameters, 3>, kFastCall, nullptr},
     {"memory", entry<&HotPath::memory, 1>, kFastCall, nullptr},
+    {"number", entry<&HotPath::number_of_storage, 1>, kFastCall, nullptr},
     {"operands", entry<&HotPath::operands, 8>, kFastCall, nullptr},
     {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},

@@ -62,9 +62,7 @@ bool TensorReader::configure(PyObject* config) {
                  {is_wrapped_, "is_wrapped"},
                  {is_cow_, "is_cow"},
                  {raw_stream_, "raw_stream"},
-                 {data_address_, "data_address"},
-                 {getattr_, "getattr"},
-                 {storage_ids_, "storage_ids"}};
+                 {data_address_, "data_address"}};
   for (const auto& [object, key] : entries) {
     if (!(object = entry(config, key))) return false;
   }
@@ -73,8 +71,7 @@ bool TensorReader::configure(PyObject* config) {
     const char* text;
   } names[] = {{layout_, "layout"},   {is_nested_, "is_nested"},   {is_cpu_, "is_cpu"},
                {is_cuda_, "is_cuda"}, {get_device_, "get_device"}, {shape_, "shape"},
-               {stride_, "stride"},   {dtype_, "dtype"},           {version_, "_version"},
-               {id_, "_convtrace_id"}};
+               {stride_, "stride"},   {dtype_, "dtype"},           {version_, "_version"}};
   for (const auto& [object, text] : names) {
     if (!(object = name(text))) return false;
   }
@@ -89,6 +86,9 @@ bool TensorReader::configure(PyObject* config) {
   for (const auto& [method, text] : methods) {
     if (!(method = name(text))) return false;
   }
+  Ref numbers = entry(config, "storage_ids");
+  if (!numbers) return false;
+  numbers_.count_with(std::move(numbers));
   const Ref dtypes = entry(config, "dtypes");
   if (!dtypes) return false;
   Py_ssize_t position = 0;
@@ -277,21 +277,10 @@ Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
   }
   fixed.version = version ? static_cast<uint32_t>(word(version)) : 0;
   const Ref storage = untyped_storage_(tensor);
-  if (failed(storage) || !read_identity(storage.get(), fixed)) return Outcome::kFailed;
+  fixed.storage = failed(storage) ? 0 : numbers_.of(storage.get());
+  if (fixed.storage == 0) return Outcome::kFailed;
   fixed.storage_bytes = word(nbytes_(storage.get()));
   return failed(fixed.storage_bytes) ? Outcome::kFailed : Outcome::kRead;
-}
-
-/// As values.storage_identity().
-bool TensorReader::read_identity(PyObject* storage, convtrace_tensor& fixed) {
-  Ref identity = call(getattr_.get(), {storage, id_.get(), api._Py_NoneStruct});
-  if (!identity) return false;
-  if (is_none(identity.get())) {
-    identity = Ref(api.PyIter_Next(storage_ids_.get()));
-    if (!identity || api.PyObject_SetAttr(storage, id_.get(), identity.get()) != 0) return false;
-  }
-  fixed.storage = word(identity);
-  return true;
 }
 
 }  // namespace convtrace::python

@@ -16,6 +16,7 @@
 #include "format/model/events.h"
 #include "interposer/abi/observer_abi.h"
 #include "interposer/core/python/api.h"
+#include "interposer/core/python/storage_numbers.h"
 
 namespace convtrace::python {
 
@@ -64,6 +65,7 @@ class TensorReader {
   }
   /// @param tensor  is_plain().
   Outcome read(PyObject* tensor, TensorMessage& message);
+  StorageNumbers& numbers() { return numbers_; }
 
  private:
   bool find_exchange(PyObject* config);
@@ -75,15 +77,14 @@ class TensorReader {
   Outcome read_device(PyObject* tensor, convtrace_tensor& fixed);
   Outcome read_stream(PyObject* index, convtrace_tensor& fixed);
   Outcome is_as_stored(PyObject* tensor, format::DType dtype);
-  bool read_identity(PyObject* storage, convtrace_tensor& fixed);
   [[nodiscard]] uint8_t dtype_of(const PyObject* dtype) const;
 
   const DlExchange* exchange_ =
       nullptr;  ///< null also once a tensor was met that it cannot describe
-  Ref tensor_, parameter_, strided_, is_wrapped_, is_cow_, data_address_, raw_stream_, storage_ids_,
-      getattr_;
+  Ref tensor_, parameter_, strided_, is_wrapped_, is_cow_, data_address_, raw_stream_;
   std::vector<std::pair<Ref, uint8_t>> dtypes_;
-  Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, version_, id_;
+  Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, version_;
+  StorageNumbers numbers_;
   CMethod is_neg_, is_conj_, storage_offset_, untyped_storage_, nbytes_;
 };
 

@@ -19,14 +19,15 @@ class State:
     """What is read at every call, also by interposer/core/python/hot_path.cpp.
 
     `capture`: values of the current step are wanted. `follows`: module outputs are of interest, for
-    their values or for the scopes of their backward pass. `flags`: the engine's last answer.
+    their values or for the scopes of their backward pass. `flags`: the engine's last answer. `walk`: how often
+    steps began and modules were named or asked for their parameters; `step_walk`: the same when this step began.
     """
 
-    __slots__ = ("active", "capture", "follows", "step", "flags")
+    __slots__ = ("active", "capture", "follows", "step", "flags", "walk", "step_walk")
 
     def __init__(self):
         self.active = self.capture = self.follows = False
-        self.step = self.flags = 0
+        self.step = self.flags = self.walk = self.step_walk = 0
 
 
 class Observer(State):
@@ -49,8 +50,8 @@ class Observer(State):
         self.names = naming.Names(self)
         self.steps = steps.Steps()
         self.read = values.TensorReader(torch)
-        self.hooks = gradients.Hooks(self)
-        self.watches = watches.Watches(port)
+        self.hooks = gradients.Hooks(self, torch)
+        self.watches = watches.Watches(port, self.read)
         self.tuning = tuning.Tuning(self)
         self.operations = aten_ops.AtenOps(self, torch)
         self.module_facts = program_facts.ModuleFacts(self, torch)
@@ -60,7 +61,7 @@ class Observer(State):
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
-        self.read.memory = self.hot.memory
+        self.read.memory, self.read.number_of = self.hot.memory, self.hot.number
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
@@ -70,7 +71,7 @@ class Observer(State):
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
-                "memory": self.read.memory, "operands": lambda *given: False, "ask": self.names.ask,
+                "memory": self.read.memory, "number": self.read.number_of, "operands": lambda *given: False, "ask": self.names.ask,
                 "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):
@@ -81,7 +82,7 @@ class Observer(State):
             "entries": self.names.entries, "owners": self.names.owners, "owner": self.names.owner,
             "find": self.modules.find, "entered": self.modules.entered, "left": self.modules.left,
             "slot": self.modules.slot, "record_buffers": self.modules.record_buffers,
-            "hooks": self.hooks, "follow": gradients.follow, "registers": gradients.registers_as_known(torch),
+            "hooks": self.hooks, "follow": gradients.follow, "registers": self.hooks.registers,
             "record_gradient": functools.partial(gradients.record, self),
             "record_parameter": self.optimizers.record_parameter,
             "Observer": State, "Thread": scopes.Thread, "Batch": engine.Batch, "Entry": naming.Entry,
@@ -148,6 +149,7 @@ class Observer(State):
         self.collectives.read_complete()
         self.awaited.give_up()
         self.step = self.steps.index
+        self.walk = self.step_walk = self.walk + 1
         thread.batch.step(self.step)
         self.submit(thread)
         self._set_flags(self.flags)  # the program may have begun to use CUDA

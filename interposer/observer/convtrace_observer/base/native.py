@@ -5,9 +5,9 @@ Python than CPython, without a GIL, with a torch that lacks something they read.
 import collections
 import sys
 
-from . import values
+from . import storage_numbers
 
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "operands", "ask", "forget")
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget")
 
 
 class Functions:
@@ -49,5 +49,5 @@ def _config(torch, reader):
         "dtypes": reader.dtypes, "is_wrapped": reader.is_wrapped, "raw_stream": reader.raw_stream,
         "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), "is_cow": getattr(torch._C, "_is_cow_tensor", None),
         "data_address": address, "has_modes": modes, "unobserved": reader.unobserved,
-        "is_leaf": reader.is_leaf, "getattr": getattr, "ordered_dict": collections.OrderedDict, "storage_ids": values.storage_ids,
+        "is_leaf": reader.is_leaf, "ordered_dict": collections.OrderedDict, "storage_ids": storage_numbers.count,
     }

@@ -30,7 +30,7 @@ class TellingBatch(engine.Batch):
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "after_root", "before_step",
+    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "after_root", "before_step", "followed",
                  "unread_gradients", "until_timed", "began", "spent")
 
     def __init__(self, port):
@@ -42,6 +42,7 @@ class Thread:
         self.op_modes = 0  # used by aten_ops.py
         self.after_root = engine.FORWARD  # phase to set in the slot when the running root returns
         self.before_step = 0, engine.FORWARD  # content of the slot before an optimizer step
+        self.followed = {}  # outputs of modules in the running root that have hooks: used by gradients.py
         self.unread_gradients = False  # in an optimizer's step whose gradients are not computed yet
         self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # used by spent.py
 

@@ -7,9 +7,8 @@ a tensor must not show up in anybody's dispatch mode, tracer, random state or au
 """
 import collections
 import ctypes
-import itertools
 
-from . import engine, signals
+from . import engine, signals, storage_numbers
 
 CPU, CUDA = 0, 1
 
@@ -26,9 +25,8 @@ _COMPLEX = (16, 17)
 _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 _MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
 _MAX_DEPTH = 8
+_MAX_FINISHED = 1 << 16  # storages
 _MAX_KINDS, _MAX_TEXT = 16, 200  # of tensors that cannot be read; characters of what torch says of one
-
-storage_ids = itertools.count(1)
 
 
 class Memory(collections.namedtuple(
@@ -40,16 +38,6 @@ class Memory(collections.namedtuple(
 
 
 _new = tuple.__new__  # a third of what Memory(...) costs
-
-
-def storage_identity(storage):
-    """A number that this storage alone has, ever. It is kept on the Python wrapper, which torch
-    >= 2.1 preserves exactly as long as the memory's owner lives (older: a new number every time,
-    so that no two values are ever taken for one)."""
-    number = getattr(storage, "_convtrace_id", None)
-    if number is None:
-        number = storage._convtrace_id = next(storage_ids)
-    return number
 
 
 def span_bytes(value):
@@ -71,6 +59,8 @@ class TensorReader:
         self.skipped = 0
         self.refusals = []  # texts: kinds of tensors that torch does not describe, with what it said; not told yet
         self._kinds = set()  # of these
+        self.number_of = storage_numbers.StorageNumbers().of  # in C++, if that is there
+        self._finished = {}  # numbers of storages that a functional collective has written, and that were waited for
         self.memory = lambda tensor: None  # in C++, if that is there: the fields of Memory; None: _describe() says
         self.plain = {torch.Tensor, torch.nn.Parameter}
         self._tensor = torch.Tensor
@@ -135,7 +125,7 @@ class TensorReader:
             try:
                 if type(tensor) not in self.plain:
                     tensor = self._unwrap(tensor)
-                return 0 if tensor is None or self.is_wrapped(tensor) else storage_identity(_storage(tensor))
+                return 0 if tensor is None or self.is_wrapped(tensor) else self.number_of(_storage(tensor))
             except Exception as error:  # a kind of tensor that has none
                 signals.let_pass(error)
                 return 0
@@ -163,7 +153,7 @@ class TensorReader:
             tensor = tensor.elem
         if type(tensor) not in self.plain:
             return None, False
-        return tensor, not is_async or getattr(tensor.untyped_storage(), "_convtrace_finished", False)
+        return tensor, not is_async or self.number_of(tensor.untyped_storage()) in self._finished
 
     def unfinished(self, tensor):
         """@return the Memory to which a functional collective may be writing, for a wrapper of it that the program has
@@ -179,14 +169,16 @@ class TensorReader:
         @return the storage's number, or None where the memory of the tensor is not its own."""
         if type(tensor) not in self.plain or self.is_wrapped(tensor):
             return None
-        storage = tensor.untyped_storage()
-        storage._convtrace_finished = True
-        return storage_identity(storage)
+        number = self.number_of(tensor.untyped_storage())
+        if len(self._finished) == _MAX_FINISHED:
+            del self._finished[next(iter(self._finished))]
+        self._finished[number] = None
+        return number
 
     def begin_again(self, tensor):
         """A functional collective is about to write to a tensor of the program. As finish()."""
         if type(tensor) in self.plain and not self.is_wrapped(tensor):
-            tensor.untyped_storage()._convtrace_finished = False
+            self._finished.pop(self.number_of(tensor.untyped_storage()), None)
 
     def on_current_stream(self, value):
         return value._replace(stream=self.raw_stream(value.index)) if value.device == CUDA else value
@@ -228,7 +220,7 @@ class TensorReader:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()
         storage = _storage(tensor)
-        return _new(Memory, (device, index, dtype, len(shape), version(tensor), data, storage_identity(storage),
+        return _new(Memory, (device, index, dtype, len(shape), version(tensor), data, self.number_of(storage),
                              base, storage.nbytes(), stream, (*shape, *strides)))
 
 

@@ -6,7 +6,7 @@ thread that drops it: its Python frames are the place of the bug.
 """
 import weakref
 
-from . import engine, scopes, values
+from . import engine, scopes
 
 
 class _StorageReference(weakref.ref):
@@ -14,13 +14,13 @@ class _StorageReference(weakref.ref):
 
 
 class Watches:
-    def __init__(self, port):
-        self._port = port
+    def __init__(self, port, reader):
+        self._port, self._reader = port, reader
         self._references = {}  # storage identity -> reference, kept so that it can call back
 
     def add(self, tensor):
         storage = tensor.untyped_storage()
-        identity = values.storage_identity(storage)
+        identity = self._reader.number_of(storage)
         if identity not in self._references:
             reference = _StorageReference(storage, self._died)
             reference.identity = identity

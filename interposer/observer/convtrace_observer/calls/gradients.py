@@ -3,16 +3,19 @@
 The global full backward hook of torch would turn outputs into views, which breaks models that
 modify them in place.
 """
+import collections
+
 from ..base import engine, spent
 
 _MAX_HOOKS = 1 << 16
+_KEY = "convtrace"  # of our hook, in its list
 
 
 class GradHook:
-    """On tensors: the modules whose output they are, innermost first. Holds no tensor."""
+    """Of a tensor: the modules whose output it is, innermost first. Holds no tensor."""
 
     __slots__ = ("_observer", "targets")
-    __torch_unserializable__ = True  # torch.save of the tensor stays silent
+    __torch_unserializable__ = True  # torch.save of the tensor stays silent, where the tensor has it
 
     def __init__(self, observer, targets):
         self._observer = observer
@@ -26,8 +29,9 @@ class GradHook:
 class Hooks(dict):
     """From targets to their hook, made at first use, since the same modules return in each step."""
 
-    def __init__(self, observer):
+    def __init__(self, observer, torch):
         self._observer = observer
+        self.registers = registers_as_known(torch)
 
     def __missing__(self, targets):
         if len(self) == _MAX_HOOKS:
@@ -58,21 +62,32 @@ def record(observer, thread, targets, gradient):
     observer.submit(thread)  # also what could not be read
 
 
-def follow(hooks, tensor, target):
-    """Hooks a module's output. `target`: slot word of the module call, id of "grad_output:i"."""
-    if tensor.grad_fn is None:
+def follow(hooks, thread, tensor, target):
+    """Hooks a module's output. `target`: slot word of the module call, id of "grad_output:i".
+
+    What Tensor.register_hook does, but for the tensor's own list of hooks, which stays the program's: the node of autograd
+    has ours. A module that returns the output of another one adds itself to that one's hook."""
+    node = tensor.grad_fn  # before the hooks: it renews a view whose base was written
+    if node is None:
         return  # a leaf outlives the call, and hooks on it would pile up
-    present = tensor._backward_hooks  # after grad_fn, which renews a view whose base was written
-    for number, hook in present.items() if present else ():
-        if type(hook) is GradHook:
-            present[number] = hooks[hook.targets + (target,)]
-            return
-    tensor.register_hook(hooks[target,])
+    if not hooks.registers:
+        tensor.register_hook(hooks[target,])
+        return
+    key = type(node), node._sequence_nr(), tensor.output_nr
+    ours = thread.followed.get(key)
+    if ours is None:
+        ours, programs = collections.OrderedDict(), tensor._backward_hooks
+        tensor._backward_hooks = ours  # which is what the node takes
+        node._register_hook_dict(tensor)
+        tensor._backward_hooks = programs
+        ours[_KEY] = hooks[target,]
+        thread.followed[key] = ours
+    else:
+        ours[_KEY] = hooks[ours[_KEY].targets + (target,)]
 
 
 def registers_as_known(torch):
-    """Whether Tensor.register_hook does what hot_path.cpp does in its place: it makes the tensor's dictionary of hooks,
-    registers that with the tensor's node, and puts the hook into it."""
+    """Whether Tensor.register_hook does what follow() and hot_path.cpp do in its place."""
     code = getattr(torch.Tensor.register_hook, "__code__", None)  # None: another library's own function
     return code is not None and set(code.co_names) == {
         "has_torch_function_unary", "handle_torch_function", "Tensor", "register_hook", "requires_grad", "RuntimeError",

@@ -151,6 +151,7 @@ class ModuleCalls:
         thread.entry, thread.slot[0] = caller, outer
         if caller is None:
             thread.slot[1] = thread.after_root
+            thread.followed.clear()
 
     def in_backward(self):
         """Whether this thread runs a backward pass."""
@@ -271,8 +272,7 @@ class ModuleCalls:
                     packed = capture and observer.pack(
                         batch, phase, observer.full, scope, call, self.slot("output", index), tensor)
                     if (packed or tensor.is_cuda) and tensor.requires_grad:
-                        gradients.follow(observer.hooks, tensor,
-                                         (key, self.slot("grad_output", index)))
+                        gradients.follow(observer.hooks, thread, tensor, (key, self.slot("grad_output", index)))
                 if capture and module is not None and module._buffers:
                     self.record_buffers(thread, entry, module, scope, call)
             if capture:

@@ -78,7 +78,7 @@ class Owner:
                  "by_position")
 
     def __init__(self, storage, place, name, parameter_slot, gradient_slot):
-        self.seen = -1  # the step in which the object at this address was last found to be the parameter
+        self.seen = 0  # State.walk when the object at this address was last found to be the parameter
         self.storage = storage  # its number then; 0: not known
         self.place = place
         self.name = name
@@ -175,6 +175,7 @@ class Names:
         A tree that contains an earlier root (an encoder tried alone before the whole model) gives
         that one its longer name; a module that two roots share keeps its first.
         """
+        self._observer.walk += 1
         tree = {id(token(child)): child for _, child, _ in walk(module)}
         inner = module
         while (name := _inner_name(inner)) is not None:
@@ -216,6 +217,7 @@ class Names:
         """Names a module that is not in any tree yet but was called inside `caller`: it was
         attached since, or is kept where named_modules() does not look (then by its class).
         @param parent  the module of `caller`, or None where it is not known"""
+        self._observer.walk += 1
         name = caller.place.name
         if parent is not None and caller.searches < _MAX_SEARCHES:
             for child_name, child, wrapper in walk(parent, name):
@@ -257,54 +259,54 @@ class Names:
 
         Of tied weights the first name wins. What was noted of a parameter that is gone, whose address this one has now,
         has another storage."""
-        key, place, owner = id(parameter), entry.place, self.owners.get(id(parameter))
-        storage = self._observer.read.storage_of(parameter)
-        is_known = owner is not None and (owner.seen == self._observer.step or 0 != owner.storage == storage)
+        observer, place, owner = self._observer, entry.place, self.owners.get(id(parameter))
+        storage = observer.read.storage_of(parameter)
+        is_known = owner is not None and (owner.seen == observer.walk or 0 != owner.storage == storage)
         if owner is not None and owner.place is place and owner.name == name:
-            is_known = True  # what a program puts into a parameter (.data = ...) may have another storage
-        elif is_known and not owner.by_position and owner.place is not former:
-            owner.seen = self._observer.step
-            return
-        else:
+            owner.storage = storage  # a program may put other memory into a parameter (.data = ...)
+        elif not is_known or owner.by_position or owner.place is former:
             recorded = is_known and owner.recorded
-            owner = self._new_owner(key, storage, place, name)
+            owner = self._new_owner(parameter, storage, place, name)
             owner.recorded = recorded
-        owner.seen, owner.storage = self._observer.step, storage
+        owner.seen = observer.walk
 
-    def _new_owner(self, key, storage, place, name):
+    def _new_owner(self, parameter, storage, place, name):
         if len(self.owners) >= self._most_owners:
             self._forget_old_owners()
         intern = self._observer.port.intern
-        owner = self.owners[key] = Owner(storage, place, name, intern("param:" + name), intern("grad:" + name))
+        owner = self.owners[id(parameter)] = Owner(storage, place, name, intern("param:" + name), intern("grad:" + name))
         return owner
 
     def _forget_old_owners(self):
         """Those that were not met in this step: their modules are asked again."""
         for key, owner in list(self.owners.items()):
-            if owner.seen != self._observer.step:
+            if owner.seen < self._observer.step_walk:
                 del self.owners[key]
         self._most_owners = max(_SWEPT_FIRST, 2 * len(self.owners))
 
     def owner(self, parameter, group, index):
         """Owner of an optimizer's parameter; one that no module has is named by its position."""
-        owner, storage = self.owners.get(id(parameter)), None
-        if owner is None or owner.seen != self._observer.step:
-            storage = self._observer.read.storage_of(parameter)
+        observer, owner = self._observer, self.owners.get(id(parameter))
+        if owner is None or owner.seen < observer.step_walk:
+            storage = observer.read.storage_of(parameter)
             if owner is None or not storage or owner.storage != storage:
-                owner = self._new_owner(id(parameter), storage, self.place(""), "group%d.%d" % (group, index))
+                owner = self._new_owner(parameter, storage, self.place(""), "group%d.%d" % (group, index))
                 owner.by_position = True
-            owner.seen = self._observer.step
+            owner.seen = observer.walk
         return owner
 
     def ask(self, root):
         """Asks the modules of a root which parameters they have, in a step with values: a program may have replaced them
         (load_state_dict(assign=True), swap_tensors, fully_shard)."""
+        self._observer.walk += 1
         for entry, module in self.modules(root):
             for name, parameter in module._parameters.items():
                 if parameter is None:
                     continue
                 owner = self.owners.get(id(parameter))
-                if owner is None or owner.seen != self._observer.step:
+                if owner is not None and owner.place is entry.place and owner.name == name:
+                    owner.seen = self._observer.walk
+                elif owner is None or owner.seen != self._observer.walk:
                     self.own(parameter, entry, name)
 
     def modules(self, root):

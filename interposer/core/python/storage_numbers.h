@@ -1,0 +1,38 @@
+#pragma once
+/// @file storage_numbers.h
+/// Numbers of storages, of which no storage ever has another's.
+///
+/// Place:    under tensor_reader.h. base/storage_numbers.py is the reference.
+/// Threads:  those that hold the GIL.
+/// Source:   torch keeps the Python object of a storage, and so the dictionary of its attributes, exactly as
+///           long as the owner of the memory lives (2.1 and later; before, each look gives a new number). While
+///           that dictionary is kept here, no other storage has it. Nothing is written into it.
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "interposer/core/python/api.h"
+
+namespace convtrace::python {
+
+class StorageNumbers {
+ public:
+  StorageNumbers() = default;
+  ~StorageNumbers();
+  StorageNumbers(const StorageNumbers&) = delete;
+  StorageNumbers& operator=(const StorageNumbers&) = delete;
+
+  /// @param next  an iterator over the numbers that are not given yet
+  void count_with(Ref next) { next_ = std::move(next); }
+  /// @return the number of a storage; 0 with Python's error set.
+  uint64_t of(PyObject* storage);
+
+ private:
+  void forget_dead();
+
+  Ref next_;
+  std::unordered_map<PyObject*, uint64_t> known_;  ///< from its dictionary, which is owned here
+  size_t most_ = 4096;  ///< before those whose storage is gone are looked for
+};
+
+}  // namespace convtrace::python
