@@ -5,7 +5,7 @@ import os
 import sys
 
 from . import dynamo
-from .base import engine, native, replaced, scopes, signals, spent, values, watches
+from .base import engine, frames, native, replaced, scopes, signals, spent, values, watches
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops
 from .compiled import regions, triton_kernels, tuning
 from .facts import program_facts, versions
@@ -97,6 +97,7 @@ class Observer(State):
         self.active = True
         self._set_flags(0 if self._only_launches else engine.SUBMIT_CAPTURE)
         dynamo.skip_frames(self._torch, __package__)
+        frames.skip = functools.partial(dynamo.skip, self._torch)
         for part in self._parts:
             try:
                 part.install()
@@ -106,10 +107,6 @@ class Observer(State):
         atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
-
-    def skip_frame(self, code):
-        """Keeps Dynamo from compiling a function that was made while the observer was being installed."""
-        dynamo.skip(self._torch, code)
 
     def remove(self):
         """Tracing is over in this process: removes all hooks, so that the program runs on without the observer."""

@@ -2,11 +2,14 @@
 
 A function of ours that stands in the place of torch's calls the original. What the original raises passes through our
 frame, which hide() takes out of the traceback. Where our frame takes the place of torch's, which only passes on, it gets
-that one's name and lines.
+that one's name and lines. On the stack of a running program our frames are seen.
 """
 import sys
 
 from . import FOLDER
+
+# warnings.warn(), when it counts the levels of a stack, passes by frames whose file has both words in its name.
+_PASSED_BY = " (importlib _bootstrap)"
 
 _MOST_UNITS = 8  # of code that one entry of a table of positions stands for
 _LONG_FORM = 14  # of an entry: lines and columns as they are
@@ -19,6 +22,23 @@ def hide(error):
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
         traceback = traceback.tb_next
     error.__traceback__ = traceback
+
+
+_known = {}  # code as it was compiled -> code of the frames
+
+
+def skip(code):
+    """Keeps Dynamo from compiling such code. Another function once there is an observer, whose other code it skips, too."""
+
+
+def unseen(function):
+    """Decorates a function that stands in the place of torch's: levels of a warning are counted as without it."""
+    code = function.__code__
+    if code not in _known:
+        _known[code] = code.replace(co_filename=code.co_filename + _PASSED_BY)
+        skip(_known[code])
+    function.__code__ = _known[code]
+    return function
 
 
 def in_place_of(original, function):
@@ -39,6 +59,7 @@ def in_place_of(original, function):
     units = [of_line.get(line, theirs[-1]) for line, _, _, _ in code.co_positions()]
     shown = code.replace(co_filename=original.__code__.co_filename, co_name=original.__code__.co_name,
                          co_qualname=original.__code__.co_qualname, co_firstlineno=first, co_linetable=_table(units, first))
+    skip(shown)
     result = types.FunctionType(shown, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     return functools.update_wrapper(result, function)
 

@@ -146,6 +146,7 @@ class Collectives:
     def _wrap_wait(self, original):
         pending, received, give_up = self._pending, self._received, self._give_up
 
+        @frames.unseen
         def wait(self, *args, **kwargs):
             try:
                 result = original(self, *args, **kwargs)
@@ -161,6 +162,7 @@ class Collectives:
 
     def _wrap_waiting(self, original):
         """A function of C++ that calls collectives and waits for them."""
+        @frames.unseen
         def function(*args, **kwargs):
             thread, since = _thread.get_ident(), self.last
             self._inside.append(thread)
@@ -396,6 +398,7 @@ def _redispatch(operator):
 
 
 def _hidden(kernel):
+    @frames.unseen
     def hidden(keys, *args, **kwargs):
         try:
             return kernel(keys, *args, **kwargs)

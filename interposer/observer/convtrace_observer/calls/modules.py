@@ -31,7 +31,6 @@ class ModuleCalls:
         self._original = self._module.__call__
         self._wrapper = self._wrap(self._observer.operations.module_call(self._original))
         self._code = self._wrapper.__code__
-        self._observer.skip_frame(self._code)
         self._module.__call__ = self._wrapper
 
     def remove(self):
@@ -74,6 +73,7 @@ class ModuleCalls:
 
             return frames.in_place_of(original, __call__)
 
+        @frames.unseen
         @functools.wraps(self._original)
         def __call__(self, *args, **kwargs):
             if is_folded():

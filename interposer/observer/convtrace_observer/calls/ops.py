@@ -89,6 +89,7 @@ class CustomOps:
         observer, record, tag_of = self._observer, self._record, self._library_tags.of
         is_folded = observer.is_folded
 
+        @frames.unseen
         @functools.wraps(original)
         def __call__(self, /, *args, **kwargs):
             if is_folded():
@@ -109,6 +110,7 @@ class CustomOps:
     def _function_apply(self, original):
         observer, record, tags_of = self._observer, self._record, self._function_tags.of
 
+        @frames.unseen
         @functools.wraps(original)
         def apply(cls, *args, **kwargs):
             if observer.is_compiling():
@@ -131,6 +133,7 @@ class CustomOps:
     def _function_backward(self, original):
         observer, record, tags_of, place_of = self._observer, self._record, self._function_tags.of, self._place_of
 
+        @frames.unseen
         @functools.wraps(original)
         def apply(self, *args):
             if observer.is_compiling():
@@ -174,6 +177,7 @@ class CustomOps:
         except Exception as error:
             observer.failed("custom op", error)
 
+    @frames.unseen
     def _record(self, tag, call, args, kwargs):
         """Runs the op; only what it raises itself leaves this function."""
         operands, watched = self._before(tag, args, kwargs)

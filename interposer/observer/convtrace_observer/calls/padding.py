@@ -52,6 +52,7 @@ class Labels:
     def _wrap(self, name, original):
         observer, record = self._observer, self._record
 
+        @frames.unseen
         @functools.wraps(original)
         def loss(*args, **kwargs):
             if observer.is_compiling():

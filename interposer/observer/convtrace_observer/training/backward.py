@@ -24,6 +24,7 @@ class Backward:
         observer, graph_task = self._observer, self._graph_task
         run = observer.operations.backward_call(original)
 
+        @frames.unseen
         @functools.wraps(original)
         def started(*args, **kwargs):
             # A backward inside a backward (reentrant checkpoint) starts from no loss.

@@ -34,6 +34,7 @@ class Clipping:
     def _wrap(self, original):
         observer = self._observer
 
+        @frames.unseen
         @functools.wraps(original)
         def clip(parameters, *args, **kwargs):
             if observer.is_compiling():

@@ -86,6 +86,7 @@ class Optimizers:
     def _wrap_scaler(self, kind):
         observer, original = self._observer, kind.step
 
+        @frames.unseen
         @functools.wraps(original)
         def step(scaler, optimizer, *args, **kwargs):
             if observer.active:
@@ -135,6 +136,7 @@ class Optimizers:
         return None
 
     def _observed_closure(self, optimizer, closure):
+        @frames.unseen
         @functools.wraps(closure)
         def observed(*args, **kwargs):
             try:

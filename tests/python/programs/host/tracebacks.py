@@ -194,8 +194,10 @@ def errors():
 
 
 def stack():
+    """Without the functions that stand in the place of torch's while they run (docs/limits.md)."""
     print("      stack", " < ".join("%s %s:%s" % (frame.name, os.path.basename(frame.filename), frame.lineno)
-                              for frame in reversed(traceback.extract_stack()[:-1])))
+                              for frame in reversed(traceback.extract_stack()[:-1])
+                              if "convtrace_observer" not in frame.filename))
 
 
 def warned(level):
