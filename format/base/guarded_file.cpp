@@ -48,8 +48,15 @@ GuardedFile::Identity GuardedFile::Identity::of(int fd) noexcept {
   return identity;
 }
 
+GuardedFile::Identity GuardedFile::Identity::of(int fd, const std::string& path) noexcept {
+  const Identity identity = of(fd);
+  struct stat status;
+  const bool same = path.empty() || (stat(path.c_str(), &status) == 0 && identity.has(status));
+  return same ? identity : Identity{};
+}
+
 GuardedFile::GuardedFile(int fd, std::string path, bool locked) noexcept
-    : path_(std::move(path)), locked_(locked), identity_(Identity::of(fd)) {
+    : path_(std::move(path)), locked_(locked), identity_(Identity::of(fd, path_)) {
   if (identity_.inode == 0) return;
   flags_ = fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND);
   const off_t wanted = random_offset(this);

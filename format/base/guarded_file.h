@@ -19,7 +19,8 @@
 /// Fork:     a child shares the open file and its offset, so the proof holds there too.
 /// Threads:  descriptor() from any, without a lock or an allocation.
 /// Errors:   -1. Between the proof and the system call that follows, another thread of the program
-///           may close the number and open a file with it: less than a microsecond remains.
+///           may close the number and open a file with it: a microsecond, if the thread keeps its
+///           processor. file_thread.h has no such gap.
 /// Source:   open(2) "Open file descriptions", pwrite(2) BUGS, fcntl(2) F_DUPFD_CLOEXEC.
 
 #include <errno.h>
@@ -37,7 +38,8 @@ namespace convtrace {
 
 class GuardedFile {
  public:
-  /// @param fd      just opened; belongs to this object from here on. -1: lost from the start.
+  /// @param fd      just opened; belongs to this object from here on. -1, or not the file that the
+  ///                path leads to: lost from the start.
   /// @param path    under which a lost file is looked for; absolute, as the program may change its
   ///                folder. Empty: nowhere.
   /// @param locked  a file that is opened again gets a shared flock() again.
@@ -66,6 +68,8 @@ class GuardedFile {
     ino_t inode = 0;        ///< 0: no file
     uint64_t birth_ns = 0;  ///< 0: the file system does not say it
     static Identity of(int fd) noexcept;
+    /// As of(fd), if the path leads to the same file.
+    static Identity of(int fd, const std::string& path) noexcept;
     bool operator==(const Identity&) const = default;
     [[nodiscard]] bool has(const struct stat& status) const noexcept {
       return status.st_dev == device && status.st_ino == inode;

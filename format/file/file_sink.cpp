@@ -55,7 +55,7 @@ Result<std::unique_ptr<Sink>> FileSink::create(const char* path) noexcept {
     return io_status("create", errno);
   }
   try {
-    auto file = std::make_shared<GuardedFile>(fd, path, true);
+    auto file = std::make_shared<FileThread>(fd, path, FileThread::Table::kShared);
     fd = -1;
     return std::unique_ptr<Sink>(std::make_unique<FileSink>(std::move(file)));
   } catch (...) {
@@ -65,16 +65,20 @@ Result<std::unique_ptr<Sink>> FileSink::create(const char* path) noexcept {
 }
 
 Status FileSink::append(Bytes a, Bytes b) noexcept {
-  const QuietWrites quiet;
-  // pwritev, not writev, because a forked child shares the file offset.
-  if (const int error = write_all(*file_, a, b, size_); error != 0) {
-    const int fd = file_->descriptor();
-    if (fd < 0) return Status::make(StatusCode::kNotFound, "append");
-    [[maybe_unused]] const int cut = ftruncate(fd, static_cast<off_t>(size_));
-    return io_status("append", error);
-  }
-  size_ += a.size() + b.size();
-  return kOkStatus;
+  Status status;
+  auto write = [&](GuardedFile& file) noexcept {
+    // pwritev, not writev, because a forked child shares the file offset.
+    const int error = write_all(file, a, b, size_);
+    if (error == 0) return;
+    const int fd = file.descriptor();
+    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(size_)) != 0) {
+      // Its end is not a whole record, which readers pass over.
+    }
+    status = fd >= 0 ? io_status("append", error) : Status::make(StatusCode::kNotFound, "append");
+  };
+  file_->run(write);
+  if (status.ok()) size_ += a.size() + b.size();
+  return status;
 }
 
 }  // namespace convtrace::format

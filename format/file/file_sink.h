@@ -6,15 +6,15 @@
 /// Threads:  one owner thread.
 /// Errors:   a failed append truncates the file to its former size, so the file always ends with a
 ///           whole record. kNotFound: the program has closed the descriptor, and the file is not to
-///           be found by its path any more; see guarded_file.h, which keeps the bytes out of the
+///           be found by its path any more; see file_thread.h, which keeps the bytes out of the
 ///           program's files.
-/// Signals:  none reach the host (QuietWrites); beyond RLIMIT_FSIZE the caller gets kNoSpace.
+/// Signals:  none reach the host; beyond RLIMIT_FSIZE the caller gets kNoSpace.
 
 #include <memory>
 #include <utility>
 
 #include "format/base/bytes.h"
-#include "format/base/guarded_file.h"
+#include "format/file/file_thread.h"
 #include "format/file/sink.h"
 
 namespace convtrace::format {
@@ -27,7 +27,7 @@ class FileSink final : public Sink {
   [[nodiscard]] static Result<std::unique_ptr<Sink>> create(const char* path) noexcept;
 
   /// @param file  an empty regular file.
-  explicit FileSink(std::shared_ptr<GuardedFile> file) noexcept : file_(std::move(file)) {}
+  explicit FileSink(std::shared_ptr<FileThread> file) noexcept : file_(std::move(file)) {}
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
 
@@ -35,7 +35,7 @@ class FileSink final : public Sink {
   [[nodiscard]] uint64_t size() const noexcept override { return size_; }
 
  private:
-  const std::shared_ptr<GuardedFile> file_;
+  const std::shared_ptr<FileThread> file_;
   uint64_t size_ = 0;
 };
 

@@ -33,8 +33,9 @@ void Engine::pause_threads(uint64_t deadline_ns) noexcept {
   constexpr timespec kNap{0, 50'000};
   if (!writer_.running()) return;
   const uint64_t begin = now_ns();
-  const uint32_t ours = 1 + helpers_.started();
-  if (threads_of_process() != 1 + ours) return;
+  const uint32_t threads = threads_of_process();
+  const uint32_t ours = 1 + format::FileThread::alive() + helpers_.started();
+  if (threads == 0 || threads > 1 + ours) return;
   writer_.pause(deadline_ns);
   helpers_.rest();
   // The kernel counts a thread for some microseconds after it was joined.

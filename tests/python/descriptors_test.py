@@ -120,6 +120,9 @@ with open("checkpoint.pt", "wb") as file:
         text = """
 step(5)
 trace = os.getcwd() + ".ctrace"
+if os.fork() == 0:  # the thread that has the trace begins anew
+    os._exit(0)
+os.wait()
 os.closerange(3, 1024)
 if os.path.exists(trace):
     os.remove(trace)

@@ -103,8 +103,10 @@ void* WriterThread::main(void* self) noexcept {
   (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux this changes the calling thread only
   const auto always = [](const State&) { return true; };
   const bool paused = guarded_if("writer", false, always, [writer] { return writer->run(); });
+  if (paused) return nullptr;
   // Without a writer nothing drains the queue.
-  if (!paused) writer->state_.disable("the writer thread has ended");
+  writer->state_.disable("the writer thread has ended");
+  writer->trace_.reset();
   return nullptr;
 }
 
@@ -122,8 +124,10 @@ bool WriterThread::run() {
     urgent_ = urgent_ || pausing;  // nobody else writes it out within the second
     going = round(trace, false);
     late_.store(false);
+    if (!going || !pausing) continue;
+    if (trace.file) trace.file->rest();
     Life expected = Life::kPausing;
-    if (going && pausing && life_.compare_exchange_strong(expected, Life::kPaused)) return true;
+    if (life_.compare_exchange_strong(expected, Life::kPaused)) return true;
   }
   if (going && round(trace, true)) close(trace);
   return false;

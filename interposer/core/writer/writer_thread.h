@@ -20,7 +20,7 @@
 #include <span>
 #include <string>
 
-#include "format/base/guarded_file.h"
+#include "format/file/file_thread.h"
 #include "format/file/trace_writer.h"
 #include "format/model/meta.h"
 #include "interposer/core/queue/event_queue.h"
@@ -34,7 +34,7 @@ namespace convtrace::engine {
 struct OpenTrace {
   std::unique_ptr<format::TraceWriter> writer;  ///< null: the reason was logged, tracing is over
   std::string path;
-  std::shared_ptr<GuardedFile> file;  ///< null: the trace is no file
+  std::shared_ptr<format::FileThread> file;  ///< null: the trace is no file
   uint64_t max_bytes = ~uint64_t{0};
   std::unique_ptr<FlightRecorder> recorder;  ///< null: all events are written as they come
   bool all_values = false;                   ///< --all: the size of the values of a step is logged
