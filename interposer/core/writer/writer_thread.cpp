@@ -69,7 +69,7 @@ void WriterThread::pause(uint64_t deadline_ns) noexcept {
   expected = Life::kPausing;
   if (life_.compare_exchange_strong(expected, joined ? Life::kOver : Life::kRunning)) return;
   // It has paused, perhaps in the last moment, and is only to leave.
-  if (!joined) joined = join(deadline_ns);
+  if (!joined) joined = join(deadline_ns / 10);
   if (!joined) pthread_detach(thread_);
 }
 

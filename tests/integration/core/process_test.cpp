@@ -4,99 +4,15 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <map>
 #include <thread>
 
-#include "reader/trace_reader.h"
-#include "tests/support/catch.h"
-#include "tests/support/process.h"
+#include "tests/integration/core/place.h"
 
 using namespace convtrace;
 using namespace convtrace::test;
-using reader::TraceState;
 
 namespace {
-
-namespace fs = std::filesystem;
-
-const std::vector<std::string> kForeignVariables = {"CUDA_INJECTION64_PATH", "LD_PRELOAD", "RANK",
-                                                    "SLURM_PROCID", "WORLD_SIZE"};
-
-/// One folder, in which the program runs.
-struct Place {
-  TempDir folder;
-
-  [[nodiscard]] ProcessResult run(const std::string& scenario,
-                                  std::vector<std::string> environment = {}) const {
-    environment.push_back(std::string("LD_PRELOAD=") + STUB);
-    environment.emplace_back("CONVTRACE_CPU_ALLOC=on");
-    return run_process({PROGRAM, scenario},
-                       {std::move(environment), kForeignVariables, folder.path()});
-  }
-  [[nodiscard]] std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder.path())) names.push_back(entry.path());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-};
-
-/// All of a trace that these tests look at.
-struct Contents {
-  TraceState state = TraceState::kDamaged;
-  format::TraceMeta meta;
-  std::map<std::string, uint64_t> records;
-  uint64_t last_step = 0;
-  uint64_t lost = 0;
-  std::vector<std::string> finding_texts;
-  std::vector<format::FindingKind> findings;
-  std::vector<std::vector<std::string>> stacks;  ///< alloc, launch, free of the last finding
-};
-
-std::vector<std::string> frames(const format::Definitions& definitions, format::StackId id) {
-  std::vector<std::string> texts;
-  for (const format::StringId frame : definitions.stack(id)) {
-    texts.emplace_back(definitions.text(frame));
-  }
-  return texts;
-}
-
-Contents read(const std::string& path) {
-  INFO(path);
-  auto opened = reader::TraceReader::open(path);
-  REQUIRE(opened.ok());
-  reader::TraceReader& trace = *opened.value();
-  Contents found;
-  while (const format::Event* event = trace.next()) {
-    ++found.records[std::string(format::event_name(event->index()))];
-    if (const auto* step = std::get_if<format::Step>(event)) found.last_step = step->index;
-    if (const auto* loss = std::get_if<format::Loss>(event)) found.lost += loss->count;
-    if (const auto* finding = std::get_if<format::Finding>(event)) {
-      found.findings.push_back(finding->kind);
-      found.finding_texts.emplace_back(finding->message);
-      found.stacks = {frames(trace.definitions(), finding->alloc_stack),
-                      frames(trace.definitions(), finding->launch_stack),
-                      frames(trace.definitions(), finding->free_stack)};
-    }
-  }
-  found.state = trace.state();
-  found.meta = trace.meta();
-  return found;
-}
-
-std::string fact(const Contents& trace, const std::string& name) {
-  for (const auto& [key, value] : trace.meta.facts) {
-    if (key == name) return value;
-  }
-  return {};
-}
-
-uint64_t lines(const std::string& text) {
-  return static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
-}
 
 /// A file older than the moment in which two ranks of one job may race for a name.
 void make_old_file(const std::string& path) {
@@ -347,34 +263,6 @@ TEST_CASE("engine: a process that ends without handlers leaves a readable trace"
   for (const std::string& path : place.files()) {
     if (fs::file_size(path) > 0) CHECK(read(path).state == TraceState::kUnclosed);
   }
-}
-
-TEST_CASE("engine: the fork child of a traced process is off, and says so once",
-          "[engine][integration]") {
-  const Place place;
-  const ProcessResult result = place.run("fork-after");
-  CHECK(result.exit_code == 0);
-  CHECK(lines(result.err) == 1);
-  CHECK(result.err.find("forked") != std::string::npos);
-  REQUIRE(place.files().size() == 1);
-  Contents trace = read(place.files()[0]);
-  CHECK(trace.state == TraceState::kComplete);
-  CHECK(trace.records["stats"] == 3);
-}
-
-TEST_CASE("engine: a fork child made before anything began is traced on its own",
-          "[engine][integration]") {
-  const Place place;
-  const ProcessResult result = place.run("fork-before");
-  CHECK(result.exit_code == 0);
-  CHECK(result.err.empty());
-  REQUIRE(place.files().size() == 2);
-  const Contents a = read(place.files()[0]), b = read(place.files()[1]);
-  CHECK(a.state == TraceState::kComplete);
-  CHECK(b.state == TraceState::kComplete);
-  CHECK(a.records.at("stats") == 3);
-  CHECK(b.records.at("stats") == 3);
-  CHECK(a.meta.pid != b.meta.pid);
 }
 
 TEST_CASE("engine: the driver's entry and the observer's lead to one engine",

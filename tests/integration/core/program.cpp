@@ -11,9 +11,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/observer_messages.h"
 
@@ -182,6 +186,57 @@ int fork_before(const Engine& engine) {
   return code;
 }
 
+bool child_ends_well() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  return wait_for(child) == 0;
+}
+
+/// As CPython 3.12 counts threads in the parent, behind a fork: field 20 of the file.
+int threads_now() {
+  std::ifstream stat("/proc/self/stat");
+  std::string text;
+  std::getline(stat, text, '\0');
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  for (int field = 3; field < 20; ++field) fields >> text;
+  int threads = 0;
+  fields >> threads;
+  return threads;
+}
+
+/// Half of the forks with a step in between.
+int fork_storm(const Engine& engine) {
+  if (engine.start() == 0) return 1;
+  for (uint32_t i = 0; i < 300; ++i) {
+    if (i % 2 == 0) train_step(engine, i);
+    if (!child_ends_well()) return 8;
+    if (threads_now() != 1) return 9;
+  }
+  return 0;
+}
+
+int fork_threads(const Engine& engine) {
+  if (engine.start() == 0) return 1;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back([&engine] { train(engine, 200); });
+  bool well = true;
+  for (int i = 0; i < 100 && well; ++i) well = child_ends_well();
+  for (std::thread& thread : threads) thread.join();
+  return well && child_ends_well() ? 0 : 8;
+}
+
+void fork_in_handler() {
+  if (!child_ends_well()) _exit(8);
+}
+
+/// Exit handlers run in reverse order: the first one behind that of tracing.
+int fork_at_exit(const Engine& engine) {
+  atexit(fork_in_handler);
+  const int code = train(engine, 3);
+  atexit(fork_in_handler);
+  return code;
+}
+
 /// Both ways in, many times: one engine.
 int both_entries(const Engine& engine) {
   const auto inject = symbol<int (*)()>(engine.library, "InitializeInjection");
@@ -231,6 +286,9 @@ int main(int argc, char** argv) {
       {"killed", killed},
       {"fork-after", fork_after},
       {"fork-before", fork_before},
+      {"fork-storm", fork_storm},
+      {"fork-threads", fork_threads},
+      {"fork-at-exit", fork_at_exit},
       {"both-entries", both_entries},
       {"alias", alias},
       {"exit-hard", exit_hard}};
