@@ -1,7 +1,11 @@
 #include "format/file/file_thread.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +122,43 @@ TEST_CASE("file thread: pipes of the program end, and its record locks stay", "[
   CHECK(status == 0);
   close(ends[0]);
   close(locked);
+}
+
+namespace {
+
+/// As some containers do.
+bool forbid_private_tables() {
+  constexpr unsigned kRefused = SECCOMP_RET_ERRNO | EPERM;
+  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 2, 0),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 1, 0),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+                         BPF_STMT(BPF_RET | BPF_K, kRefused)};
+  const sock_fprog program{std::size(rules), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("file thread: where a table of its own is refused, each number is proven",
+          "[format][guarded]") {
+  const pid_t child = fork();
+  if (child == 0) {
+    Threaded t;
+    if (!forbid_private_tables() || !t.append("one").ok()) _exit(1);
+    // Nothing was closed in the table that it shares.
+    if (fcntl(STDOUT_FILENO, F_GETFD) < 0) _exit(2);
+    const int number = t.number();
+    const int foreign = open((t.folder / "checkpoint").c_str(), O_RDWR | O_CREAT, 0600);
+    if (number < 0 || dup2(foreign, number) != number || !t.append("two").ok()) _exit(3);
+    const bool right = t.content("trace") == "onetwo" && t.content("checkpoint").empty();
+    fs::remove_all(t.folder.path());
+    _exit(right ? 0 : 4);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 }  // namespace convtrace::format
