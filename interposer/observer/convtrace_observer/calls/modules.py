@@ -194,8 +194,7 @@ class ModuleCalls:
         elif behind and not evaluates:
             observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
         if observer.capture:
-            if not first:
-                observer.hot.ask(module)
+            observer.hot.ask(module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, module)
             if first:
