@@ -8,6 +8,8 @@
 /// than that in each of k micro-batches shows that it was not.
 /// Not told apart: losses of different parts that are meant to be added (a critic's two).
 
+#include <map>
+
 #include "tools/check/training/checks.h"
 #include "tools/common/text.h"
 
@@ -23,15 +25,12 @@ class AccumulationScale : public Check {
     look("accumulation-scale");
     const CallStep* criterion = nullptr;
     size_t undivided = 0;
+    const auto means = means_of(step, around);
     for (const Value* loss : step.losses) {
-      for (const auto& [key, call] : step.calls) {
-        if (call.outputs.size() != 1 || call.outputs[0]->stats.hash != loss->stats.hash) continue;
-        const std::string_view settings = around.facts.of_module(key.scope, "attributes");
-        if (settings.find("reduction='mean'") == std::string_view::npos) continue;
-        criterion = &call;
-        ++undivided;
-        break;
-      }
+      const auto found = means.find(loss->stats.hash);
+      if (found == means.end()) continue;
+      criterion = found->second;
+      ++undivided;
     }
     const bool exact = undivided == step.losses.size();
     if (!exact && !too_large(step, around)) {
@@ -54,6 +53,19 @@ class AccumulationScale : public Check {
   }
 
  private:
+  /// By the hashes of their outputs, the calls of criteria with the reduction `mean`.
+  static std::map<uint64_t, const CallStep*> means_of(const StepValues& step,
+                                                      const Surroundings& around) {
+    std::map<uint64_t, const CallStep*> found;
+    for (const auto& [key, call] : step.calls) {
+      if (call.outputs.size() == 1 &&
+          around.facts.of_module(key.scope, "attributes").find("reduction='mean'") !=
+              std::string_view::npos)
+        found.emplace(call.outputs[0]->stats.hash, &call);
+    }
+    return found;
+  }
+
   static bool too_large(const StepValues& step, const Surroundings& around) {
     const double most = 2.0 / static_cast<double>(step.losses.size());
     bool any = false;
