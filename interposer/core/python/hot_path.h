@@ -117,8 +117,8 @@ class HotPath {
   // From the observer.
   Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
       python_parameters_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
-      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, own_, python_ask_, owners_, ask_is_leaf_,
-      has_modes_, unobserved_;
+      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, own_, python_ask_,
+      owners_, ask_is_leaf_, has_modes_, unobserved_;
   uint8_t full_ = 0;
   bool keeps_thread_ = false;
   struct {
@@ -139,8 +139,9 @@ class HotPath {
   Slot messages_;
   // Interned names.
   Ref set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_, register_hook_,
-      register_hook_dict_, hook_key_, sequence_nr_, output_nr_, state_, dict_, module_buffers_, module_parameters_, modules_, token_, param_groups_, params_, grad_,
-      kind_input_, kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
+      register_hook_dict_, hook_key_, sequence_nr_, output_nr_, state_, dict_, module_buffers_,
+      module_parameters_, modules_, token_, param_groups_, params_, grad_, kind_input_,
+      kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
 };
 
 }  // namespace convtrace::python

@@ -54,8 +54,8 @@ OpenTrace create_trace(const settings::Settings& settings, const std::string& st
   if (!output.notice.empty()) {
     log_line(messages::kOtherOutput, "%s", output.notice.c_str());
   }
-  auto opened =
-      std::make_shared<format::FileThread>(output.fd, output.path, format::FileThread::Table::kPrivate);
+  auto opened = std::make_shared<format::FileThread>(output.fd, output.path,
+                                                     format::FileThread::Table::kPrivate);
   auto writer =
       format::TraceWriter::create(std::make_unique<format::FileSink>(opened), meta, definitions);
   if (!writer.ok()) {

@@ -26,7 +26,7 @@ _WRAPPERS = frozenset((
     "AveragedModel", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Float16Module",
     "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
 _MAX_SEARCHES = 16
-_MAX_PLACES = 1 << 15  # beyond them, further models of a class share one name
+_MAX_PLACES = 1 << 17  # beyond them, further models of a class share one name
 _SWEPT_FIRST = 1024  # modules, and parameters, before the first look for those that are gone
 
 

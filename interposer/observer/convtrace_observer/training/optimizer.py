@@ -5,7 +5,6 @@ import itertools
 import types
 
 from ..base import engine, frames, spent, values
-from ..calls import naming
 from ..facts import placements, program_facts
 
 _NOTED = 8  # number of weights of a root that are checked
@@ -196,9 +195,16 @@ class Optimizers:
         """At the call of a root, in a program whose optimizer was not seen yet.
         @return whether one of its weights was written since the last such call"""
         with self._observer.read.unobserved():
-            now = {id(one): values.version(one) for one in itertools.islice(_trained(root), _NOTED)}
+            now = {id(one): values.version(one) for one in itertools.islice(self._trained(root), _NOTED)}
         before, entry.weights = entry.weights, now
         return before is not None and any(before.get(key, version) != version for key, version in now.items())
+
+    def _trained(self, root):
+        """The parameters of a tree that want a gradient."""
+        for _, module in self._observer.names.modules(root):
+            for parameter in module._parameters.values():
+                if parameter is not None and parameter.requires_grad:
+                    yield parameter
 
     def record_unseen(self, thread, root):
         """Records parameters that an unobserved optimizer has updated."""
@@ -286,14 +292,6 @@ def _closure(optimizer, args, kwargs):
     if given is None:
         given = next((one for one in args if one is not optimizer), None)
     return given if callable(given) else None
-
-
-def _trained(root):
-    """The parameters of a tree that want a gradient."""
-    for _, module, _ in naming.walk(root):
-        for parameter in module._parameters.values():
-            if parameter is not None and parameter.requires_grad:
-                yield parameter
 
 
 def _subclasses(kind):
