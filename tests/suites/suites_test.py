@@ -120,8 +120,8 @@ class TheTool(unittest.TestCase):
             known.KNOWN = before
 
     RESULT = {"suite": "made-up", "version": "1", "tests_from": "sdist", "date": "2026-01-02", "commit": "c1", "tests": 3, "plain": "3/0",
-              "traced": "3/0", "ended": [], "differences": {}, "flaky": {}, "plain_s": 2.0, "traced_s": 3.0, "traces": 1, "bytes": 1500000, "values": 7,
-              "unclosed": 0, "broken": [], "messages": {}, "off": [], "alive": True, "errors": []}
+              "traced": "3/0", "ended": [], "differences": {}, "flaky": {}, "plain_s": 2.0, "traced_s": 3.0, "traces": 1,
+              "bytes": 1500000, "values": 7, "unclosed": 0, "broken": [], "messages": {}, "off": [], "alive": True, "errors": []}
 
     def test_what_makes_it_fail(self):
         self.assertTrue(main.good(self.RESULT))

@@ -124,7 +124,7 @@ def microseconds(step):
 for kind in sys.argv[1:]:
     make, count, step = KINDS[kind]
 
-    def measure():
+    def measure(kind=kind, step=step):
         step_ = step()
         if kind.endswith("-in-a-child"):
             return float(forked(lambda: microseconds(step_)))

@@ -135,7 +135,7 @@ def train(make):
     model(ids)
     optimizer = make(model.parameters())
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    for step in range(3):
+    for _ in range(3):
         optimizer.zero_grad()
         output = model(ids)
         loss = criterion(output, ids)
@@ -220,7 +220,8 @@ def swapped(model):
                 optimizer.step()
             optimizer.zero_grad()
             before = [id(parameter) for parameter in one.parameters()]
-            tried("swapped by " + name, lambda: (convert(one)[0].weight.dtype, before == [id(p) for p in one.parameters()]))
+            tried("swapped by " + name, lambda convert=convert, one=one, before=before: (
+                convert(one)[0].weight.dtype, before == [id(p) for p in one.parameters()]))
         tried("swapped by load_state_dict", lambda: one.load_state_dict({k: v + 1 for k, v in one.state_dict().items()}))
         tried("trained on", lambda: one(torch.ones(3, 4)).sum().item().hex())
     finally:

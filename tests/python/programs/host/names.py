@@ -31,7 +31,7 @@ class Weighted(nn.Module):
 torch.manual_seed(0)
 nets = [Net() for _ in range(MEMBERS)]
 optimizers = [torch.optim.Adam(net.parameters(), 1e-3) for net in nets]
-for step in range(4):  # all in one backward pass
+for _ in range(4):  # all in one backward pass
     x = torch.randn(64, 16)
     y = x.sum(1, keepdim=True)
     losses = [nn.functional.mse_loss(net(x), y) for net in nets]
@@ -43,7 +43,7 @@ for step in range(4):  # all in one backward pass
 print([loss.item().hex() for loss in losses])
 stacks = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)) for _ in range(MEMBERS)]
 optimizers = [torch.optim.Adam(stack.parameters(), 1e-2) for stack in stacks]
-for step in range(4):
+for _ in range(4):
     for stack, optimizer in zip(stacks, optimizers):
         x = torch.randn(16, 8)
         optimizer.zero_grad()
@@ -54,7 +54,7 @@ for step in range(4):
 head = nn.Linear(16, 1)
 criteria = [Weighted() for _ in range(CRITERIA)] + [nn.MSELoss() for _ in range(CRITERIA)]
 optimizer = torch.optim.SGD([*head.parameters(), *(p for one in criteria for p in one.parameters())], lr=1e-3)
-for step in range(3):
+for _ in range(3):
     x = torch.randn(64, 16)
     optimizer.zero_grad()
     loss = sum(one(head(x), x.sum(1, keepdim=True)) for one in criteria)

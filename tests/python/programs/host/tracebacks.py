@@ -208,7 +208,7 @@ def frames():
     """Where warnings of each level say that they come from, and what the stack is in the program's own functions."""
     warnings.simplefilter("always")
     for level in range(2, 16):
-        nested(lambda: warned(level))(x())
+        nested(lambda level=level: warned(level))(x())
 
     def hooked(*given):
         stack()
@@ -229,7 +229,7 @@ def frames():
     nn.Softmax()(x())  # without a dimension
     nn.MSELoss()(model(x()), torch.ones(2, 1))  # sizes that differ
     nn.MSELoss(size_average=True)(model(x()), x())
-    model(x()).grad  # of a tensor that keeps none
+    print(model(x()).grad)  # of a tensor that keeps none
 
     def evaluate():
         stack()
