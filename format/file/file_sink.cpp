@@ -55,7 +55,8 @@ Result<std::unique_ptr<Sink>> FileSink::create(const char* path) noexcept {
     return io_status("create", errno);
   }
   try {
-    auto file = std::make_shared<FileThread>(fd, path, FileThread::Table::kShared);
+    auto file = std::make_shared<FileThread>(FileThread::Table::kShared);
+    file->hold(fd, path);
     fd = -1;
     return std::unique_ptr<Sink>(std::make_unique<FileSink>(std::move(file)));
   } catch (...) {
@@ -66,7 +67,8 @@ Result<std::unique_ptr<Sink>> FileSink::create(const char* path) noexcept {
 
 Status FileSink::append(Bytes a, Bytes b) noexcept {
   Status status;
-  auto write = [&](GuardedFile& file) noexcept {
+  file_->run([&]() noexcept {
+    GuardedFile& file = file_->file();
     // pwritev, not writev, because a forked child shares the file offset.
     const int error = write_all(file, a, b, size_);
     if (error == 0) return;
@@ -75,8 +77,7 @@ Status FileSink::append(Bytes a, Bytes b) noexcept {
       // Its end is not a whole record, which readers pass over.
     }
     status = fd >= 0 ? io_status("append", error) : Status::make(StatusCode::kNotFound, "append");
-  };
-  file_->run(write);
+  });
   if (status.ok()) size_ += a.size() + b.size();
   return status;
 }

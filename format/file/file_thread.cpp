@@ -44,12 +44,12 @@ void close_others(int kept) noexcept {
 void* FileThread::main(void* self) noexcept {
   auto* const thread = static_cast<FileThread*>(self);
   pthread_setname_np(pthread_self(), "convtrace-file");
-  if (leave_table()) close_others(thread->file_.descriptor());
+  if (leave_table()) close_others(thread->file_ ? thread->file_->descriptor() : -1);
   thread->give(Order::kNone);
   while (true) {
     thread->order_.wait(Order::kNone);
     if (thread->order_.load(std::memory_order_acquire) == Order::kEnd) return nullptr;
-    thread->call_(thread->object_, thread->file_);
+    thread->call_(thread->object_);
     thread->give(Order::kNone);
   }
 }
@@ -71,7 +71,7 @@ void FileThread::perform(Call call, void* object) noexcept {
   if (wants_thread_ && !running_) start();
   if (!running_) {
     const QuietWrites quiet;
-    return call(object, file_);
+    return call(object);
   }
   call_ = call;
   object_ = object;
@@ -80,6 +80,10 @@ void FileThread::perform(Call call, void* object) noexcept {
 }
 
 void FileThread::rest() noexcept {
+  if (running_ && (!file_ || file_->descriptor() >= 0)) end();
+}
+
+void FileThread::end() noexcept {
   if (!running_) return;
   give(Order::kEnd);
   pthread_join(thread_, nullptr);

@@ -198,7 +198,11 @@ void Engine::rules_changed() noexcept {
 }
 
 OpenTrace Engine::open_trace() {
-  OpenTrace trace = create_trace(settings_, start_folder_, announced_, meta(), definitions_);
+  auto file = std::make_shared<format::FileThread>(format::FileThread::Table::kPrivate);
+  format::TraceMeta first;
+  file->run([&] { first = meta(); });
+  OpenTrace trace =
+      create_trace(std::move(file), settings_, start_folder_, announced_, first, definitions_);
   if (trace.recorder != nullptr) install_signal_triggers(writer_, settings_.ring);
   return trace;
 }

@@ -39,7 +39,8 @@ void Engine::pause_threads(uint64_t deadline_ns) noexcept {
   writer_.pause(deadline_ns);
   helpers_.rest();
   // The kernel counts a thread for some microseconds after it was joined.
-  while (threads_of_process() > 1 && !writer_.running() && now_ns() - begin < deadline_ns)
+  while (threads_of_process() > 1 + format::FileThread::alive() && !writer_.running() &&
+         now_ns() - begin < deadline_ns)
     nanosleep(&kNap, nullptr);
 }
 

@@ -30,11 +30,14 @@ class Odd(HostTest):
         found = {}
         for trace in self.traces():
             name, _, pid = os.path.basename(trace)[:-len(".ctrace")].rpartition("-")
+            found.setdefault(name, []).append(pid)
+            # Killed before the writer came to write the head of the trace; dies_of_KILL waits for it.
+            if name.startswith("dies_of_") and name != "dies_of_KILL" and os.path.getsize(trace) == 0:
+                continue
             done = subprocess.run([SHOW, "verify", trace], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
             self.assertIn(", 0 problems", done.stdout, trace)
             # What ends without an end of Python's is not closed.
             self.assertIn(done.returncode, (0, 3) if UNCLOSED.match(name) else (0,), trace + done.stdout)
-            found.setdefault(name, []).append(pid)
         self.assertEqual(cases - set(found), UNTRACED | {"no_environment"})
         self.assertEqual(set(found) - cases, {"convtrace-0"})  # the one that has no environment, and so no name
         for name in cases & {"nothing_odd", "daemon", "threads", "few_descriptors", "interrupted", "dies_of_KILL"}:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "format/base/log.h"
@@ -37,39 +38,43 @@ void say_path(const OpenTrace& trace) {
 
 }  // namespace
 
-OpenTrace create_trace(const settings::Settings& settings, const std::string& start_folder,
+OpenTrace create_trace(std::shared_ptr<format::FileThread> file,
+                       const settings::Settings& settings, const std::string& start_folder,
                        bool announced, const format::TraceMeta& meta,
                        format::Definitions& definitions) {
   const OutputFacts facts = output_facts(start_folder, meta);
   const std::string path = expand_output(settings.output, facts);
   std::string why;
-  Result<OutputFile> file = open_output(path, settings.overwrite, facts, why);
-  if (!file.ok()) {
+  std::optional<OutputFile> opened;
+  file->run([&] {
+    Result<OutputFile> created = open_output(path, settings.overwrite, facts, why);
+    if (!created.ok()) return;
+    opened = std::move(created).value();
+    file->hold(opened->fd, opened->path);
+  });
+  if (!opened) {
     process_state().disable("no output file");
     log_line(messages::kNoOutput, "%s; this process is not traced, the program continues",
              why.c_str());
     return {};
   }
-  const OutputFile& output = file.value();
-  if (!output.notice.empty()) {
-    log_line(messages::kOtherOutput, "%s", output.notice.c_str());
+  if (!opened->notice.empty()) {
+    log_line(messages::kOtherOutput, "%s", opened->notice.c_str());
   }
-  auto opened = std::make_shared<format::FileThread>(output.fd, output.path,
-                                                     format::FileThread::Table::kPrivate);
   auto writer =
-      format::TraceWriter::create(std::make_unique<format::FileSink>(opened), meta, definitions);
+      format::TraceWriter::create(std::make_unique<format::FileSink>(file), meta, definitions);
   if (!writer.ok()) {
-    opened->unlink();
+    file->run([&] { file->file().unlink(); });
     process_state().disable("the trace cannot be written");
     log_line(messages::kNoOutput,
              "%s cannot be written: %s; this process is not traced, the program continues",
-             output.path.c_str(), to_string(writer.status().code));
+             opened->path.c_str(), to_string(writer.status().code));
     return {};
   }
   OpenTrace trace{.writer = std::move(writer).value(),
-                  .path = output.path,
-                  .file = std::move(opened),
-                  .max_bytes = byte_limit(settings.max_bytes, output.path),
+                  .path = opened->path,
+                  .file = std::move(file),
+                  .max_bytes = byte_limit(settings.max_bytes, opened->path),
                   .recorder = nullptr,
                   .all_values = settings.mode == settings::Mode::kSnapshot && settings.all,
                   .announced = announced};
@@ -85,7 +90,8 @@ bool rename_trace(OpenTrace& trace, const settings::Settings& settings,
                   const std::string& start_folder, const format::TraceMeta& meta) {
   const OutputFacts facts = output_facts(start_folder, meta);
   const std::string path = expand_output(settings.output, facts);
-  const std::string name = rename_output(trace.path, path, settings.overwrite, facts);
+  std::string name;
+  trace.file->run([&] { name = rename_output(trace.path, path, settings.overwrite, facts); });
   if (name != trace.path) {
     trace.path = name;
     trace.file->set_path(name);

@@ -6,6 +6,7 @@
 /// Errors:   one line with cause and remedy; then tracing is off and the program continues. A file
 ///           that nothing could be written to is removed.
 
+#include <memory>
 #include <string>
 
 #include "format/model/definitions.h"
@@ -15,10 +16,12 @@
 
 namespace convtrace::engine {
 
+/// @param file          opens the file, and has it from then on.
 /// @param start_folder  in which the program was started; relative names are below it.
 /// @param announced     started by `convtrace run`, for which more is printed.
 /// @return a trace without a writer if the file could not be created.
-[[nodiscard]] OpenTrace create_trace(const settings::Settings& settings,
+[[nodiscard]] OpenTrace create_trace(std::shared_ptr<format::FileThread> file,
+                                     const settings::Settings& settings,
                                      const std::string& start_folder, bool announced,
                                      const format::TraceMeta& meta,
                                      format::Definitions& definitions);

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <new>
 
 #include "format/file/file_sink.h"
 #include "tests/support/catch.h"
@@ -28,11 +29,14 @@ using test::TempDir;
 struct Threaded {
   TempDir folder;
   std::string path = folder / "trace";
-  std::shared_ptr<FileThread> file =
-      std::make_shared<FileThread>(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
-                                   path, FileThread::Table::kPrivate);
+  std::shared_ptr<FileThread> file = std::make_shared<FileThread>(FileThread::Table::kPrivate);
   FileSink sink{file};
 
+  void create() const {
+    file->run([&] {
+      file->hold(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), path);
+    });
+  }
   [[nodiscard]] Status append(std::string_view text) { return sink.append(bytes_of(text), {}); }
   [[nodiscard]] std::string content(const std::string& name) const {
     std::ifstream in(folder / name, std::ios::binary);
@@ -62,9 +66,30 @@ struct Threaded {
 
 }  // namespace
 
+TEST_CASE("file thread: it takes no number from the program", "[format][guarded]") {
+  Threaded t;
+  const int before = dup(STDOUT_FILENO);
+  close(before);
+  t.create();
+  REQUIRE(t.append("one").ok());
+  CHECK(t.number() == -1);
+  CHECK(Threaded::open_in_thread() == std::vector<std::string>{t.path});
+  const int behind = dup(STDOUT_FILENO);
+  CHECK(behind == before);
+  close(behind);
+}
+
+TEST_CASE("file thread: what its work throws reaches the caller", "[format][guarded]") {
+  FileThread thread(FileThread::Table::kPrivate);
+  CHECK_THROWS_AS(thread.run([] { throw std::bad_alloc(); }), std::bad_alloc);
+  CHECK(FileThread::alive() == 1);
+}
+
 TEST_CASE("file thread: the program's closes and opens do not reach its file",
           "[format][guarded]") {
   Threaded t;
+  t.create();
+  t.file->rest();  // now the program's table has a number, which the thread takes
   REQUIRE(t.append("one").ok());
   CHECK(Threaded::open_in_thread() == std::vector<std::string>{t.path});
   const int number = t.number();
@@ -83,6 +108,7 @@ TEST_CASE("file thread: it ends and starts again without a loss, also when the n
           "[format][guarded]") {
   Threaded t;
   CHECK(FileThread::alive() == 0);
+  t.create();
   for (int turn = 0; turn < 20; ++turn) {
     REQUIRE(t.append("x").ok());
     CHECK(FileThread::alive() == 1);
@@ -97,6 +123,17 @@ TEST_CASE("file thread: it ends and starts again without a loss, also when the n
   CHECK(t.append("x").code == StatusCode::kNotFound);
 }
 
+TEST_CASE("file thread: it stays where its file would be lost", "[format][guarded]") {
+  Threaded t;
+  t.create();
+  REQUIRE(t.append("one").ok());
+  fs::rename(t.path, t.folder / "moved");
+  t.file->rest();
+  CHECK(FileThread::alive() == 1);
+  REQUIRE(t.append("two").ok());
+  CHECK(t.content("moved") == "onetwo");
+}
+
 TEST_CASE("file thread: pipes of the program end, and its record locks stay", "[format][guarded]") {
   Threaded t;
   int ends[2];
@@ -106,6 +143,7 @@ TEST_CASE("file thread: pipes of the program end, and its record locks stay", "[
   lock.l_type = F_WRLCK;
   REQUIRE(fcntl(locked, F_SETLK, &lock) == 0);
 
+  t.create();
   REQUIRE(t.append("one").ok());
   close(ends[1]);
   pollfd end{ends[0], POLLIN, 0};
@@ -146,7 +184,9 @@ TEST_CASE("file thread: where a table of its own is refused, each number is prov
   const pid_t child = fork();
   if (child == 0) {
     Threaded t;
-    if (!forbid_private_tables() || !t.append("one").ok()) _exit(1);
+    if (!forbid_private_tables()) _exit(1);
+    t.create();
+    if (!t.append("one").ok()) _exit(1);
     // Nothing was closed in the table that it shares.
     if (fcntl(STDOUT_FILENO, F_GETFD) < 0) _exit(2);
     const int number = t.number();
