@@ -132,6 +132,35 @@ class Names(ObservedTest):
             del model
         self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name == "tied"], [])
 
+    def test_a_tensor_that_stands_in_for_a_parameter_is_not_tied_to_a_dead_one(self):
+        class StoodIn(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(4, 4, bias=False)
+
+            def forward(self, x):
+                return functional_call(self.inner, {"weight": stand_in}, x)
+
+        functional_call = getattr(torch, "func", None) and getattr(torch.func, "functional_call", None)
+        if functional_call is None:
+            self.skipTest("no functional_call in this torch")
+        x, owners, others = torch.randn(2, 4), self.observer.names.owners, []
+        nn.Sequential(nn.Linear(4, 4))(x)  # dies
+        while len(others) < 10_000:
+            stand_in = nn.Parameter(torch.zeros(4, 4))
+            if id(stand_in) in owners:
+                break
+            others.append(stand_in)
+        self.assertEqual(owners[id(stand_in)].place.name, "0")
+        StoodIn()(x)
+        self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name == "tied"], [])
+
+    def test_weights_that_two_modules_share_are_tied(self):
+        first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+        second.weight = first.weight
+        nn.Sequential(first, second)(torch.randn(2, 4))
+        self.assertEqual([fact.value for fact in self.fake.of("event_fact") if fact.name == "tied"], ["weight=0.weight"])
+
     def test_nothing_of_ours_refers_to_a_module_or_a_parameter(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

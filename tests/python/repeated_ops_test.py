@@ -119,7 +119,7 @@ class RepeatedOps(ObservedTest):
         marks = self.observer.repeated_ops._marks
 
         def unread(x):
-            self.observer.repeated_ops._marks = lambda: None
+            self.observer.repeated_ops._marks = lambda: (None,)
             x = plus(x)
             self.observer.repeated_ops._marks = marks
             return x

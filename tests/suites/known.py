@@ -17,6 +17,4 @@ KNOWN = (
           "test_multihead_attention compares two masks, and says itself that rows which are masked out completely are NaN"),
     Known("opacus", "check", "nan", "ModelWithLoss#*.criterion output:0", True,
           "grad_samples tests a batch of no rows: the mean over it is NaN"),
-    Known("opacus", "check", "tied-parted", "*", False,
-          "the suite ties no weights: memory of a model that is gone, which a new model gets, is taken for a shared weight"),
 )

@@ -38,10 +38,9 @@ void say_path(const OpenTrace& trace) {
 
 }  // namespace
 
-OpenTrace create_trace(std::shared_ptr<format::FileThread> file,
-                       const settings::Settings& settings, const std::string& start_folder,
-                       bool announced, const format::TraceMeta& meta,
-                       format::Definitions& definitions) {
+OpenTrace create_trace(std::shared_ptr<format::FileThread> file, const settings::Settings& settings,
+                       const std::string& start_folder, bool announced,
+                       const format::TraceMeta& meta, format::Definitions& definitions) {
   const OutputFacts facts = output_facts(start_folder, meta);
   const std::string path = expand_output(settings.output, facts);
   std::string why;

@@ -33,9 +33,8 @@ struct Threaded {
   FileSink sink{file};
 
   void create() const {
-    file->run([&] {
-      file->hold(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), path);
-    });
+    file->run(
+        [&] { file->hold(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), path); });
   }
   [[nodiscard]] Status append(std::string_view text) { return sink.append(bytes_of(text), {}); }
   [[nodiscard]] std::string content(const std::string& name) const {

@@ -26,7 +26,7 @@ class _Op:
 class RepeatedOps:
     def __init__(self, observer, torch):
         self._observer = observer
-        self._marks = observer.marks.read  # another one when a generator has moved; None: not known
+        self._marks = observer.marks.read  # other ones when a generator has moved; with None: not known
         self._tensor = torch.Tensor
         self._plain = frozenset((*_PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format))
         self._known = {}  # (scope, name) -> _Op
@@ -43,7 +43,7 @@ class RepeatedOps:
             op = self._known[scope, name] = _Op()
         if op.step != self._observer.step:
             op.step, op.arguments = self._observer.step, None
-            if op.repeats and op.known is None and self._marks() is not None:
+            if op.repeats and op.known is None and None not in self._marks():
                 self._tell(thread, scope, name, op, TENSORS_ALONE)
         else:
             op.repeats = True
@@ -58,7 +58,7 @@ class RepeatedOps:
 
     def after(self, thread, name, watched):
         scope, op, marks = watched
-        if marks is None or marks != self._marks():
+        if None in marks or marks != self._marks():
             self._tell(thread, scope, name, op, DRAWS)
 
     def _tell(self, thread, scope, name, op, value):

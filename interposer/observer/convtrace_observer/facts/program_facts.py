@@ -121,11 +121,17 @@ class ModuleFacts:
                 if not parameter.requires_grad:
                     frozen.append(name)
             owner = owners.get(id(parameter))
-            if owner is not None and not owner.by_position and (owner.place is not place or owner.name != name):
+            if (owner is not None and not owner.by_position and (owner.place is not place or owner.name != name)
+                    and self._is_of(owner, parameter)):
                 tied.append("%s=%s" % (name, naming.join(owner.place.name, owner.name)))
         for fact, names in (("frozen", frozen), ("tied", tied)):
             if names:
                 yield fact, _within_limit(", ".join(names))
+
+    def _is_of(self, owner, parameter):
+        """False where the parameter that `owner` is of is gone, and a tensor that stands in for another one during the
+        call (torch.func.functional_call, ExpandedWeight) has its address."""
+        return 0 != owner.storage == self._observer.read.storage_of(parameter)
 
     def _facts(self, kind, settings):
         yield "class", kind.__module__ + "." + kind.__qualname__
@@ -234,18 +240,24 @@ class OptimizerFacts:
 
 
 class Generators:
-    """Records hashes of the states of random generators. A state that is as it was is not hashed again."""
+    """Records hashes of the states of random generators. A state that is as it was is not read."""
 
-    def __init__(self, torch, unobserved):
+    def __init__(self, torch, unobserved, marks):
         self._torch = torch
         self._unobserved = unobserved
+        self._marks, self._told = marks, (None,) * 4  # the marks of the states that were told
         self._last = {}
-        self._torch_state = None
-        self._numpy_state, self._numpy_keeps = None, True
-        self._python_memory = self._python_state = None
+        self._numpy_keeps = False  # a normal number, which is drawn without a trace in the marks
 
     def tell(self, batch):
-        for read in (self._of_torch, self._of_cuda, self._of_python, self._of_numpy):
+        with self._unobserved():
+            marks = self._marks.read()
+        if marks == self._told and None not in marks and not self._numpy_keeps:
+            return
+        told, self._told = self._told, marks
+        for read, mark, before in zip((self._of_torch, self._of_cuda, self._of_python, self._of_numpy), marks, told):
+            if mark is not None and mark == before and not (self._numpy_keeps and read == self._of_numpy):
+                continue
             try:
                 for name, state in read():
                     if self._last.get(name) != state:
@@ -258,9 +270,7 @@ class Generators:
         with self._unobserved():
             state = self._torch.default_generator.get_state()
             content = ctypes.string_at(state.data_ptr(), state.nbytes)
-        if content != self._torch_state:
-            yield "rng.torch", digest(content)
-            self._torch_state = content
+        yield "rng.torch", digest(content)
 
     def _of_cuda(self):
         for index, state in enumerate(_cuda_states(self._torch.cuda) or ()):
@@ -268,27 +278,16 @@ class Generators:
 
     def _of_python(self):
         random = sys.modules.get("random")
-        if random is None:
-            return
-        if self._python_memory is None:
-            self._python_memory = _python_memory()
-        state, (generator, *memory) = None, self._python_memory
-        if generator is not None and generator is random._inst:
-            state = ctypes.string_at(*memory), generator.gauss_next
-        if state is None or state != self._python_state:
+        if random is not None:
             _, words, next_gauss = random.getstate()
             yield "rng.python", "%016x" % (hash((words, next_gauss or 0.0)) & 0xFFFFFFFFFFFFFFFF)
-            self._python_state = state
 
     def _of_numpy(self):
         random = sys.modules.get("numpy.random")
-        if random is None:
-            return
-        memory = _numpy_memory(random)
-        if memory is None or memory != self._numpy_state or self._numpy_keeps:
+        if random is not None:
             _, words, *rest = random.get_state()
             yield "rng.numpy", digest(words.tobytes() + repr(rest).encode())
-            self._numpy_state, self._numpy_keeps = memory, rest[1] != 0
+            self._numpy_keeps = rest[1] != 0
 
 
 class Marks:
@@ -297,34 +296,47 @@ class Marks:
 
     def __init__(self, torch):
         self._torch = torch
-        self._python, self._numpy = (None, ()), (None, ())  # (generator, where its marks lie)
+        self._python, self._numpy = (None, None), (None, ())  # (generator, where its marks lie)
 
     def read(self):
-        """@return an object to compare; None where a mark cannot be had. Must run inside `with unobserved()`."""
+        """@return objects to compare, of torch's generator on CPUs, those on GPUs, Python's and numpy's: None where there is
+        one and its mark cannot be had. Must run inside `with unobserved()`."""
+        return tuple(map(self._mark, (self._of_torch, self._of_cuda, self._of_python, self._of_numpy)))
+
+    def _mark(self, read):
         try:
-            cuda, python, numpy = _cuda_states(self._torch.cuda), sys.modules.get("random"), sys.modules.get("numpy.random")
-            state = self._torch.default_generator.get_state()
-            begin, size = state.data_ptr(), state.nbytes
-            return None if cuda is None else (
-                ctypes.string_at(begin, _MARK_BYTES), ctypes.string_at(begin + size - _MARK_BYTES, _MARK_BYTES), cuda,
-                python and self._of_python(python), numpy and self._of_numpy(numpy))
+            return read()
         except Exception as error:  # another version of what it reads
             signals.let_pass(error)
             return None
 
-    def _of_python(self, random):
+    def _of_torch(self):
+        state = self._torch.default_generator.get_state()
+        begin, size = state.data_ptr(), state.nbytes
+        return ctypes.string_at(begin, _MARK_BYTES), ctypes.string_at(begin + size - _MARK_BYTES, _MARK_BYTES)
+
+    def _of_cuda(self):
+        return _cuda_states(self._torch.cuda)
+
+    def _of_python(self):
+        random = sys.modules.get("random")
+        if random is None:
+            return ()
         generator, where = self._python
         if generator is None or generator is not random._inst:
-            generator, address, _ = _python_memory()
+            generator, address = _python_memory(random)
             where = _mark_at(address)
             self._python = generator, where
         return where.raw, generator.gauss_next
 
-    def _of_numpy(self, random):
+    def _of_numpy(self):
+        random = sys.modules.get("numpy.random")
+        if random is None:
+            return ()
         generator, where = self._numpy
-        current = random.get_bit_generator()
+        current = random.get_bit_generator()  # numpy 1.24
         if generator is not current:
-            address = _numpy_address(random)
+            address = _numpy_address(current)
             where = _mark_at(address), _mark_at(address + _MT19937_BYTES - _MARK_BYTES)
             self._numpy = current, where
         first, last = where
@@ -344,30 +356,20 @@ def _cuda_states(cuda):
     return ["%d+%d" % (generator.initial_seed(), generator.get_offset()) for generator in cuda.default_generators]
 
 
-def _python_memory():
-    """(generator, address, bytes) of the words of Python's generator and its position in them; (None,) if they do not lie
-    in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
-    random = sys.modules["random"]
+def _python_memory(random):
+    """(generator, address) of the position in the words of Python's generator, and the words behind it; (None, None) if they
+    do not lie in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
     generator = getattr(random, "_inst", None)
     if type(generator) is not random.Random or sys.implementation.name != "cpython":
-        return (None,)
+        return None, None
     *words, position = generator.getstate()[1]
     memory = ctypes.string_at(id(generator), object.__sizeof__(generator))
     at = memory.find(struct.pack("<%dI" % len(words), *words))
     before = at - _POSITION_BYTES
     if at < 0 or memory[before:at] != struct.pack("<i", position):
-        return (None,)
-    return generator, id(generator) + before, _POSITION_BYTES + 4 * len(words)
+        return None, None
+    return generator, id(generator) + before
 
 
-def _numpy_memory(random):
-    """The memory of numpy's generator, None for another kind than usual: get_state() copies word by word. It tells
-    whether a word was drawn; only a normal number that is kept from an earlier draw is used without."""
-    address = _numpy_address(random)
-    return None if address is None else ctypes.string_at(address, _MT19937_BYTES)
-
-
-def _numpy_address(random):
-    generator = getattr(random, "get_bit_generator", None)  # numpy 1.24
-    generator = generator() if generator is not None else None
+def _numpy_address(generator):
     return generator.ctypes.state_address if type(generator).__name__ == "MT19937" else None
