@@ -1,7 +1,7 @@
 #include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/facts/excuses.h"
 #include "tools/diff/facts/fact_groups.h"
 #include "tools/diff/facts/facts.h"
-#include "tools/diff/report/determinism.h"
 
 namespace {
 
@@ -272,9 +272,9 @@ TEST_CASE("facts: another CUPTI is told first of all and chooses no kernel", "[d
   const std::vector<diff::PreflightEntry> told = compared(base, cand).preflight;
   REQUIRE(told.size() == 1);
   CHECK(told[0] == diff::PreflightEntry{"version.cupti", "API 22", "13.0"});
-  CHECK(diff::meaning_of("version.cupti").empty());
-  CHECK_FALSE(diff::explains_rounding("version.cupti"));
-  CHECK(diff::explains_rounding("version.driver"));  // another driver may choose another kernel
+  CHECK(diff::meaning_of(told[0]).excuse == diff::Excuse::kNone);
+  // Another driver may choose another kernel.
+  CHECK(diff::meaning_of({"version.driver", "12.4", "13.0"}).excuse == diff::Excuse::kRounding);
 }
 
 TEST_CASE("facts: another choice of an autotuner is told, a kernel of one run alone is none",
@@ -285,7 +285,7 @@ TEST_CASE("facts: another choice of an autotuner is told, a kernel of one run al
   const std::vector<diff::PreflightEntry> told = compared(base, cand).preflight;
   REQUIRE(told.size() == 1);
   CHECK(told[0] == diff::PreflightEntry{"autotune.gemm", "BLOCK: 64", "BLOCK: 128"});
-  CHECK(diff::explains_rounding("autotune.gemm"));
+  CHECK(diff::meaning_of(told[0]).excuse == diff::Excuse::kRounding);
 }
 
 TEST_CASE("facts: the root's module is told by its class and places", "[diff][facts]") {

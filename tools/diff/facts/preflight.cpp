@@ -1,6 +1,7 @@
 #include "tools/diff/facts/preflight.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,15 @@ std::string command_text(const std::vector<std::string>& words) {
   return text;
 }
 
+/// Whether torch.compile made code of the program: calls in its regions are facts. Where they are
+/// not recorded (`--compiled off`) functorch tells, which neither torch nor an import of
+/// torch._dynamo brings (2.13): the first function that is compiled does.
+bool is_compiled(const format::TraceMeta& meta) {
+  return std::ranges::any_of(meta.facts, [](const auto& fact) {
+    return fact.first.starts_with("compiled.") || fact.first == "package.functorch";
+  });
+}
+
 Facts facts_of(const format::TraceMeta& meta) {
   Facts facts(meta.facts.begin(), meta.facts.end());
   for (const auto& [name, value] : meta.facts)
@@ -30,6 +40,7 @@ Facts facts_of(const format::TraceMeta& meta) {
   facts["world size"] = std::to_string(meta.world_size);
   facts["host"] = meta.host;
   facts["command line"] = command_text(meta.command_line);
+  facts["compiled"] = is_compiled(meta) ? "yes" : "no";
   return facts;
 }
 
@@ -46,11 +57,12 @@ bool is_about_files(std::string_view name) {
 }
 
 int weight(std::string_view name) {
-  constexpr std::string_view kOrder[] = {"version.", "switch.", "device.", "package."};
-  for (int i = 0; i < 4; ++i) {
+  constexpr std::string_view kOrder[] = {"version.", "compiled", "switch.", "device.", "package."};
+  constexpr int kCount = std::size(kOrder);
+  for (int i = 0; i < kCount; ++i) {
     if (name.starts_with(kOrder[i])) return i;
   }
-  return name.starts_with("setting.") ? 5 : 4;
+  return name.starts_with("setting.") ? kCount + 1 : kCount;
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "tools/common/text.h"
+#include "tools/diff/facts/excuses.h"
 #include "tools/diff/page/markup.h"
 #include "tools/diff/page/page_assets.h"
 #include "tools/diff/page/root_section.h"
-#include "tools/diff/report/determinism.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/diff/verdict/finding_stories.h"
@@ -214,7 +214,7 @@ class HtmlReport {
     for (const PreflightEntry& entry : result_.preflight) {
       out_ << "<tr><th scope=\"row\">" << escape_markup(entry.name) << "</th><td>"
            << escape_markup(entry.base.value_or("(none)")) << "</td><td>"
-           << escape_markup(entry.cand.value_or("(none)")) << "</td><td>" << meaning_of(entry.name)
+           << escape_markup(entry.cand.value_or("(none)")) << "</td><td>" << meaning_of(entry).text
            << "</td></tr>\n";
     }
     out_.end_table();

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tools/common/text.h"
-#include "tools/diff/report/determinism.h"
+#include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 
@@ -298,7 +298,7 @@ Json preflight_json(const std::vector<PreflightEntry>& entries) {
     list.push_back({{"name", entry.name},
                     {"base", entry.base ? Json(*entry.base) : Json()},
                     {"cand", entry.cand ? Json(*entry.cand) : Json()},
-                    {"meaning", text_or_null(std::string(meaning_of(entry.name)))}});
+                    {"meaning", text_or_null(std::string(meaning_of(entry).text))}});
   }
   return list;
 }

@@ -6,7 +6,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/births/births.h"
-#include "tools/diff/report/determinism.h"
+#include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/report_parts.h"
 
 namespace convtrace::diff {
@@ -19,12 +19,6 @@ using tools::number_text;
 std::string percent_text(double share) {
   constexpr double kLeast = 1e-6;
   return share > 0 && share < kLeast ? number_text(share, 2) : tools::percent_text(share, 2);
-}
-
-/// Whether the fact is about the program, not about the trace.
-bool is_of_the_program(std::string_view name) {
-  return name == "command line" || name == "host" || name.starts_with("switch.") ||
-         name.starts_with("version.");
 }
 
 /// Scalar product of two sketches in units of 2^exponent.
@@ -128,11 +122,8 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
     // A switch that only one version has comes with that version.
     if (other_versions && entry.name.starts_with("switch.") && !(entry.base && entry.cand))
       continue;
-    if (explains_rounding(entry.name)) {
-      add(causes, entry.name);
-    } else if (is_of_the_program(entry.name)) {
-      add(others, entry.name);
-    }
+    const Excuse excuse = meaning_of(entry).excuse;
+    if (excuse != Excuse::kNone) add(excuse == Excuse::kMay ? others : causes, entry.name);
   }
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kCode) add(causes, fact.name);

@@ -5,7 +5,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/report/determinism.h"
+#include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/diff/verdict/finding_stories.h"
@@ -88,7 +88,7 @@ class TextReport {
       for (size_t i = 0; i < shown; ++i) {
         const PreflightEntry& entry = result_.preflight[i];
         line("  ", escape_text(entry.name) + ": " + side(entry.base) + " | " + side(entry.cand));
-        line("      ", std::string(meaning_of(entry.name)));
+        line("      ", std::string(meaning_of(entry).text));
       }
       if (shown < result_.preflight.size()) {
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "tools/diff/facts/excuses.h"
+
 namespace convtrace::diff {
 namespace {
-
-/// Whether the difference has no effect on results.
-bool changes_nothing(const PreflightEntry& entry) {
-  return entry.name.starts_with("setting.") || entry.name == "convtrace";
-}
 
 bool has_device(const format::TraceMeta& meta) {
   return std::ranges::any_of(meta.facts,
@@ -44,8 +41,10 @@ ExactnessDecision decide_exactness(ExactChoice choice,
   }
   if (choice == ExactChoice::kOn) return {Exactness::kExact, "--exact on"};
   if (choice == ExactChoice::kOff) return {Exactness::kInexact, "--exact off"};
+  const bool on_device = has_device(base) || has_device(cand);
   for (const PreflightEntry& entry : differences) {
-    if (!changes_nothing(entry)) {
+    const Excuse excuse = meaning_of(entry).excuse;
+    if (excuse != Excuse::kNone && (excuse != Excuse::kOnDevice || on_device)) {
       return {Exactness::kInexact, "the runs differ in " + entry.name};
     }
   }
@@ -59,7 +58,7 @@ ExactnessDecision decide_exactness(ExactChoice choice,
   if (is_deterministic(base) && is_deterministic(cand)) {
     return {Exactness::kExact, alike + "deterministic algorithms are on"};
   }
-  if (!has_device(base) && !has_device(cand)) {
+  if (!on_device) {
     return {Exactness::kExact, alike + "both ran on the CPU alone"};
   }
   return {
