@@ -26,6 +26,29 @@ Severity severity_of(format::Level level) {
   }
 }
 
+/// What usually causes a finding of the trace.
+const char* cause_of(format::FindingKind kind) {
+  using Kind = format::FindingKind;
+  switch (kind) {
+    case Kind::kOutputAliasesInput:
+      return "an op that returns memory of its input as a tensor of its own, and declares no alias";
+    case Kind::kCrossStreamReuse:
+      return "memory that another stream still used: record_stream() or a wait is missing";
+    case Kind::kInputMutated:
+      return "mutation: an op that writes its input in place and declares it neither by mark_dirty() "
+             "nor by mutates_args";
+    case Kind::kAutotuneMutation:
+      return "mutation: an autotuner that tries a kernel again and again on memory that it writes in "
+             "place (restore_value, reset_to_zero)";
+    case Kind::kNeverWritten:
+      return "an op that leaves a part of its output as it was allocated";
+    case Kind::kAliasPatternDiffers:
+      return "memory that two tensors share in one run alone";
+    default:
+      return "memory that was given back while something still used it";
+  }
+}
+
 using Wanted = std::function<bool(std::string_view)>;
 
 class Judge {
@@ -181,10 +204,8 @@ class Judge {
     finding.op = names.text(event.op);
     finding.slot = names.text(event.slot);
     finding.text = event.message;
-    finding.evidence = {"record " + std::to_string(event.header.seq) +
-                        " of the program's use of memory"};
-    finding.cause =
-        "memory that was given back while something still used it, or that was never written";
+    finding.evidence = {"record " + std::to_string(event.header.seq) + " of the trace"};
+    finding.cause = cause_of(event.kind);
     finding.next = "convtrace findings TRACE shows who allocated, freed and used it";
     result_.findings.push_back(std::move(finding));
   }

@@ -6,7 +6,7 @@
 namespace convtrace::check {
 namespace {
 
-constexpr std::string_view kDropped = "compiled_dropped.";
+constexpr std::string_view kDropped = "compiled_dropped.", kStacks = "setting.CONVTRACE_STACKS";
 constexpr std::string_view kOptimizer = "optimizer.";
 
 /// Reads the number before the next dot and passes over both.
@@ -36,6 +36,8 @@ void Facts::take(const StepValues& step) {
     const std::string name(names_.text(fact.name));
     if (fact.scope) {
       modules_[{std::string(names_.text(fact.scope)), name}] = fact.value;
+    } else if (name.starts_with(kOptimizer)) {
+      take_setting(std::string_view(name).substr(kOptimizer.size()), fact.value);
     } else {
       program_[name] = fact.value;
     }
@@ -93,7 +95,7 @@ std::optional<bool> Facts::takes_tensors_alone(format::StringId scope, format::S
 
 void Facts::take(const std::vector<std::pair<std::string, std::string>>& of_program) {
   for (const auto& [name, value] : of_program)
-    if (name.starts_with("compiled")) program_[name] = value;
+    if (name.starts_with("compiled") || name == kStacks) program_[name] = value;
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> Facts::dropped_views() const {
@@ -109,18 +111,18 @@ std::string_view Facts::of_program(const std::string& name) const {
   return found == program_.end() ? std::string_view() : std::string_view(found->second);
 }
 
-std::vector<Facts::Setting> Facts::settings() const {
-  std::vector<Setting> all;
-  for (auto fact = program_.lower_bound(std::string(kOptimizer));
-       fact != program_.end() && fact->first.starts_with(kOptimizer); ++fact) {
-    std::string_view rest = fact->first;
-    rest.remove_prefix(kOptimizer.size());
-    const std::optional<unsigned> optimizer = take_number(rest);
-    if (!optimizer) continue;
-    const std::optional<unsigned> group = take_number(rest);
-    all.push_back({*optimizer, group.value_or(0), rest, fact->second});
-  }
-  return all;
+const Facts::Settings& Facts::settings(std::string_view key) const {
+  static const Settings kNone;
+  const auto found = settings_.find(key);
+  return found == settings_.end() ? kNone : found->second;
+}
+
+/// @param name  of a fact, behind "optimizer."
+void Facts::take_setting(std::string_view name, const std::string& value) {
+  const std::optional<unsigned> optimizer = take_number(name);
+  if (!optimizer) return;
+  const std::optional<unsigned> group = take_number(name);
+  settings_[std::string(name)][{*optimizer, group.value_or(0)}] = value;
 }
 
 std::optional<double> Facts::number(std::string_view value) {
@@ -137,35 +139,31 @@ bool Facts::knows_generators() const {
 
 std::optional<double> Facts::largest_rate() const {
   std::optional<double> largest;
-  for (const Setting& setting : settings()) {
-    if (setting.key != "lr") continue;
-    if (const auto rate = number(setting.value)) largest = std::max(largest.value_or(0), *rate);
+  for (const auto& [group, value] : settings("lr")) {
+    if (const auto rate = number(value)) largest = std::max(largest.value_or(0), *rate);
   }
   return largest;
 }
 
 bool Facts::all_descend() const {
-  bool any = false;
-  for (const Setting& setting : settings()) {
-    if (setting.key != "class") continue;
-    any = true;
-    if (setting.value.substr(setting.value.rfind('.') + 1) != "SGD") return false;
-  }
-  return any;
+  const Settings& classes = settings("class");
+  return !classes.empty() && std::ranges::all_of(classes, [](const auto& one) {
+    const std::string_view name = one.second;
+    return name.substr(name.rfind('.') + 1) == "SGD";
+  });
 }
 
 bool Facts::some_rate_is_zero() const {
-  return std::ranges::any_of(settings(), [](const Setting& setting) {
-    return setting.key == "lr" && number(setting.value) == 0.0;
-  });
+  return std::ranges::any_of(settings("lr"),
+                             [](const auto& one) { return number(one.second) == 0.0; });
 }
 
 bool Facts::plain_descent() const {
   if (!all_descend()) return false;
-  for (const Setting& setting : settings()) {
-    if (setting.key == "momentum" || setting.key == "weight_decay") {
-      if (number(setting.value) != 0.0) return false;
-    }
+  for (const std::string_view key : {"momentum", "weight_decay"}) {
+    if (!std::ranges::all_of(settings(key),
+                             [](const auto& one) { return number(one.second) == 0.0; }))
+      return false;
   }
   return true;
 }

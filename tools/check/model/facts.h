@@ -5,6 +5,7 @@
 /// Threads:  plain values.
 /// Source:   names of facts in format/FORMAT.md 6.6.
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,7 +24,7 @@ class Facts {
   explicit Facts(const format::Definitions& names) : names_(names) {}
 
   void take(const StepValues& step);
-  /// Facts of the program that belong to no step: of compiled regions.
+  /// Facts of the program that belong to no step: of compiled regions, and which stacks were taken.
   void take(const std::vector<std::pair<std::string, std::string>>& of_program);
 
   /// @return "" if it is not known.
@@ -43,16 +44,15 @@ class Facts {
   /// Whether a module computes otherwise in training than in evaluation, as far as its class says.
   [[nodiscard]] bool depends_on_mode(format::StringId scope) const;
 
-  struct Setting {
-    unsigned optimizer = 0, group = 0;
-    std::string_view key, value;
-  };
   /// Views that generated code gives up unused: ("SCOPE.OP", "KERNEL VIEW OWNER").
   [[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> dropped_views() const;
   /// @return a fact of the program, "" if it is not known.
   [[nodiscard]] std::string_view of_program(const std::string& name) const;
-  /// Settings of all optimizers' groups, in order. Classes have group 0 and key "class".
-  [[nodiscard]] std::vector<Setting> settings() const;
+  /// Values by (optimizer, group).
+  using Settings = std::map<std::pair<unsigned, unsigned>, std::string>;
+  /// @return a setting, such as "lr", of all optimizers' groups; "class" of the optimizers, with
+  /// group 0.
+  [[nodiscard]] const Settings& settings(std::string_view key) const;
   /// @return the number that a setting is, nullopt for others.
   [[nodiscard]] static std::optional<double> number(std::string_view value);
   /// Whether calls of an op of this module differ in nothing but recorded tensors: no generator
@@ -73,7 +73,10 @@ class Facts {
  private:
   const format::Definitions& names_;
   std::map<std::pair<std::string, std::string>, std::string> modules_;  ///< (scope, name)
+  void take_setting(std::string_view name, const std::string& value);
+
   std::map<std::string, std::string> program_;
+  std::map<std::string, Settings, std::less<>> settings_;  ///< by key
 };
 
 }  // namespace convtrace::check

@@ -28,13 +28,12 @@ class LearningRate : public Check {
   void see(const StepValues& step, const Surroundings& around) override {
     if (!step.trains) return;
     std::map<unsigned, bool> positive;
-    for (const Facts::Setting& setting : around.facts.settings()) {
-      if (setting.key != "lr") continue;
-      const auto rate = Facts::number(setting.value);
+    for (const auto& [place, value] : around.facts.settings("lr")) {
+      const auto rate = Facts::number(value);
       if (!rate) continue;
       look("learning-rate");
-      positive[setting.optimizer] |= *rate > 0;
-      follow(step, around, groups_[{setting.optimizer, setting.group}], setting, *rate);
+      positive[place.first] |= *rate > 0;
+      follow(step, around, place, *rate);
     }
     for (const auto& [optimizer, any] : positive) {
       Zero& zero = zeros_[optimizer];
@@ -83,16 +82,18 @@ class LearningRate : public Check {
     return finding;
   }
 
-  void follow(const StepValues& step, const Surroundings& around, Group& group,
-              const Facts::Setting& setting, double rate) {
+  /// @param place  (optimizer, group)
+  void follow(const StepValues& step, const Surroundings& around,
+              std::pair<unsigned, unsigned> place, double rate) {
+    Group& group = groups_[place];
     const bool above = rate > kJump * group.largest,
                back = group.last > 0 && rate >= kBack * group.last;
     if (!group.told && group.near >= kLeastSteps && (above || back)) {
       group.told = true;
       Finding finding = at(around, step.number);
       if (!above || !group.fell) finding.severity = Severity::kHint;
-      finding.slot = "optimizer." + std::to_string(setting.optimizer) + "." +
-                     std::to_string(setting.group) + ".lr";
+      finding.slot = "optimizer." + std::to_string(place.first) + "." +
+                     std::to_string(place.second) + ".lr";
       finding.text =
           "The learning rate jumps to " + tools::number_text(rate) + ", " +
           (above ? tools::times_text(rate / group.largest) + " times the largest before."

@@ -16,14 +16,10 @@ class WeightDecay : public Check {
   void see(const StepValues& step, const Surroundings& around) override {
     if (told_ || !step.trains) return;
     look("weight-decay");
-    unsigned groups = 0;
-    std::string decay;
-    for (const Facts::Setting& setting : around.facts.settings()) {
-      if (setting.key != "weight_decay") continue;
-      ++groups;
-      if (Facts::number(setting.value).value_or(0) > 0) decay = setting.value;
-    }
-    if (groups != 1 || decay.empty()) return;
+    const Facts::Settings& decays = around.facts.settings("weight_decay");
+    if (decays.size() != 1) return;
+    const std::string& decay = decays.begin()->second;
+    if (Facts::number(decay).value_or(0) <= 0) return;
     for (const auto& [parameter, seen] : step.parameters) {
       const bool norm =
           around.facts.class_of(parameter.scope).find("Norm") != std::string_view::npos;

@@ -46,8 +46,9 @@ class MovedWithoutGradient : public Check {
                         "after this step: " + numbers_of(now),
                         "every optimizer is SGD without momentum and weight decay"};
     finding.cause = "another tensor shares its memory, or the program writes the weight itself";
-    finding.next =
-        "run `convtrace findings TRACE`, and CONVTRACE_STACKS=all to see who owns the memory";
+    finding.next = "run `convtrace findings TRACE`";
+    if (around.facts.of_program("setting.CONVTRACE_STACKS") != "all")
+      finding.next += ", and CONVTRACE_STACKS=all to see who owns the memory";
     report(std::move(finding));
   }
 
