@@ -17,9 +17,9 @@ uint64_t StorageNumbers::of(PyObject* storage) {
   if (found != known_.end()) return found->second;
   const uint64_t number = word(Ref(api.PyIter_Next(next_.get())));
   if (failed(number)) return 0;
-  if (known_.size() >= most_) forget_dead();
   known_.emplace(token.get(), number);
   static_cast<void>(token.release());
+  if (known_.size() > most_) forget_dead();
   return number;
 }
 
