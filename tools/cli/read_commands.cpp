@@ -36,8 +36,9 @@ ReadCommands::ReadCommands(CLI::App& app) {
   add(app, verify_, "verify", "Check every checksum and every rule of the format",
       "One JSON object");
   add_show_options();
-  findings_.app->add_flag("--replay", replay_,
+  findings_.app->add_flag("--replay", findings_options_.replay,
                           "Judge the recorded allocations, launches and synchronisations anew");
+  findings_.app->add_flag("--strict", findings_options_.strict, "End with 4 for a warning, too");
   add_recover_options();
   add_strip_options();
 }
@@ -101,7 +102,11 @@ void ReadCommands::add_strip_options() {
 
 ExitCode ReadCommands::run() {
   if (info_.app->parsed()) return show_info(info_.path, info_.json);
-  if (findings_.app->parsed()) return show_findings(findings_.path, findings_.json, replay_);
+  if (findings_.app->parsed()) {
+    findings_options_.path = findings_.path;
+    findings_options_.json = findings_.json;
+    return show_findings(findings_options_);
+  }
   if (verify_.app->parsed()) return verify_trace(verify_.path, verify_.json);
   if (recover_.app->parsed()) {
     recover_options_.path = recover_.path;

@@ -38,7 +38,7 @@ class ReadCommands {
 
   Command info_, show_, findings_, recover_, strip_, verify_;
   ShowOptions show_options_;
-  bool replay_ = false;
+  FindingsOptions findings_options_;
   std::string steps_ = "all";
   bool density_ = false, memory_ = false, norms_ = false, nan_ = false;
   RecoverOptions recover_options_;

@@ -31,7 +31,14 @@ struct ShowOptions {
 /// Finds the origin of the first value that is not finite.
 [[nodiscard]] ExitCode show_nan(const ShowOptions& options);
 
-[[nodiscard]] ExitCode show_findings(const std::string& path, bool json, bool replay);
+struct FindingsOptions {
+  std::string path;
+  bool json = false;
+  bool replay = false;  ///< judge the recorded events anew
+  bool strict = false;  ///< a warning ends with kFindings, too
+};
+/// Prints findings by the faults they are about, and how many there are.
+[[nodiscard]] ExitCode show_findings(const FindingsOptions& options);
 
 struct RecoverOptions {
   std::string path;

@@ -204,10 +204,13 @@ void add_frames(std::string& text, const std::vector<std::string>& frames) {
 }
 
 void add_stack(std::string& text, const char* title, const std::vector<std::string>& frames,
-               bool expected) {
+               bool expected, bool all_taken) {
   if (frames.empty() && !expected) return;
-  text += std::string("\n  ") + title +
-          (frames.empty() ? ": no stack recorded (CONVTRACE_STACKS=all takes all there are)" : ":");
+  text += std::string("\n  ") + title + ':';
+  if (frames.empty()) {
+    text += " no stack recorded";
+    if (!all_taken) text += " (CONVTRACE_STACKS=all takes all there are)";
+  }
   add_frames(text, frames);
 }
 
@@ -278,9 +281,9 @@ std::string finding_paragraph(const format::Finding& finding, const Stacks& stac
   // A warning is about memory that is still valid, so no stack of a free is expected.
   const bool error = finding.level == format::Level::kError;
   const char* const used = reads ? "read" : (finding.kernel ? "launched" : "called");
-  add_stack(text, "allocated", stacks.alloc, error);
-  add_stack(text, used, stacks.launch, error);
-  add_stack(text, "freed", stacks.free, error);
+  add_stack(text, "allocated", stacks.alloc, error, stacks.all_taken);
+  add_stack(text, used, stacks.launch, error, stacks.all_taken);
+  add_stack(text, "freed", stacks.free, error, stacks.all_taken);
   return text;
 }
 

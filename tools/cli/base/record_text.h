@@ -33,6 +33,7 @@ namespace convtrace::tools {
 /// Frames of a finding's call stacks, innermost first.
 struct Stacks {
   std::vector<std::string> alloc, launch, free;
+  bool all_taken = false;  ///< CONVTRACE_STACKS=all: what has no stack could not have one
 };
 
 /// A finding as a paragraph with its three stacks, without a line end.

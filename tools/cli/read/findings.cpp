@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,15 +25,20 @@ constexpr size_t kLinesShown = 20;
 /// JSON a line for each finding.
 class Listing {
  public:
-  Listing(const reader::TraceReader& trace, bool json)
-      : trace_(trace), symbols_(trace.meta()), json_(json) {}
+  Listing(const reader::TraceReader& trace, const FindingsOptions& options)
+      : trace_(trace),
+        symbols_(trace.meta()),
+        json_(options.json),
+        strict_(options.strict),
+        all_stacks_(trace.meta().fact("setting.CONVTRACE_STACKS") == "all") {}
 
   /// @param slot  of a finding whose slot has no number in the trace.
   void add(const format::Finding& finding, const std::optional<std::string>& slot = {}) {
-    if (finding.level == format::Level::kError && !finding.suppressed) ++errors_;
+    ++(finding.suppressed ? suppressed_ : counts_[static_cast<size_t>(finding.level)]);
     const Stacks stacks{.alloc = frames_of(finding.alloc_stack),
                         .launch = frames_of(finding.launch_stack),
-                        .free = frames_of(finding.free_stack)};
+                        .free = frames_of(finding.free_stack),
+                        .all_taken = all_stacks_};
     parts_.push_back(part_of(finding, slot));
     if (!json_) {
       paragraphs_.push_back(finding_paragraph(finding, stacks, trace_.definitions()));
@@ -47,7 +53,9 @@ class Listing {
     write();
     for (const std::string& line : symbols_.obstacles()) complain(MessageId::kNoNames, path, line);
     if (state != ExitCode::kClean) return output_.finish(state);
-    return output_.finish(errors_ == 0 ? ExitCode::kClean : ExitCode::kFindings);
+    const bool found =
+        count(format::Level::kError) != 0 || (strict_ && count(format::Level::kWarning) != 0);
+    return output_.finish(found ? ExitCode::kFindings : ExitCode::kClean);
   }
 
  private:
@@ -79,11 +87,27 @@ class Listing {
   void write() {
     const std::vector<Story> stories = tell_stories(parts_);
     for (size_t number = 0; number < stories.size(); ++number) {
-      for (const size_t i : stories[number])
-        if (json_) objects_[i]["story"] = number;
       if (!json_) paragraph(stories[number], number == 0);
+      for (const size_t i : stories[number]) {
+        if (!json_) break;
+        objects_[i]["story"] = number;
+        output_.line(dump_json(objects_[i]));
+      }
     }
-    for (const Json& line : objects_) output_.line(dump_json(line));
+    if (!json_ && !parts_.empty()) output_.line("\nfound: " + counts_text());
+  }
+
+  [[nodiscard]] uint64_t count(format::Level level) const {
+    return counts_[static_cast<size_t>(level)];
+  }
+
+  [[nodiscard]] std::string counts_text() const {
+    const uint64_t warnings = count(format::Level::kWarning);
+    std::string text =
+        counted(count(format::Level::kError), "error") + ", " + counted(warnings, "warning");
+    if (suppressed_ != 0) text += ", " + count_text(suppressed_) + " suppressed by a rule";
+    if (warnings != 0 && !strict_) text += " (--strict: exit code 4 for a warning, too)";
+    return text;
   }
 
   void paragraph(const Story& story, bool first) {
@@ -101,9 +125,10 @@ class Listing {
 
   const reader::TraceReader& trace_;
   Symbols symbols_;
-  bool json_;
+  bool json_, strict_, all_stacks_;
   Output output_;
-  uint64_t errors_ = 0;
+  std::array<uint64_t, format::kEnumCount<format::Level>> counts_{};  ///< not suppressed
+  uint64_t suppressed_ = 0;
   std::vector<StoryPart> parts_;
   std::vector<std::string> paragraphs_;  ///< of each; empty for JSON
   std::vector<Json> objects_;            ///< of each; empty for text
@@ -155,16 +180,17 @@ std::string unwatched_text(const format::Diagnostic& said) {
 
 }  // namespace
 
-ExitCode show_findings(const std::string& path, bool json, bool replay) {
+ExitCode show_findings(const FindingsOptions& options) {
+  const std::string& path = options.path;
   const auto trace = open_trace(path);
   if (trace == nullptr) return ExitCode::kFailure;
-  Listing listing(*trace, json);
+  Listing listing(*trace, options);
   Replay again(*trace, listing);
   std::string unwatched;
   while (const format::Event* event = trace->next()) {
     if (const auto* said = std::get_if<format::Diagnostic>(event))
       if (said->site == format::kCpuMemorySite) unwatched = unwatched_text(*said);
-    if (replay) {
+    if (options.replay) {
       again.see(*event);
     } else if (const auto* finding = std::get_if<format::Finding>(event)) {
       listing.add(*finding);

@@ -135,7 +135,8 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
   }
 }
 
-void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary) {
+void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary,
+                const std::string& path) {
   const format::TraceMeta& meta = trace.meta();
   Rows rows;
   rows.add("state", to_string(trace.state()));
@@ -153,8 +154,8 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   }
   for (size_t i = 0; i < summary.findings.size(); ++i) {
     if (summary.findings[i] == 0) continue;
-    rows.add("findings", count_text(summary.findings[i]) + ' ' +
-                             std::string(to_string(static_cast<format::Level>(i))));
+    rows.add("findings", counted(summary.findings[i], to_string(static_cast<format::Level>(i))) +
+                             ": convtrace findings " + quote_shell(path));
   }
   if (summary.suppressed != 0)
     rows.add("findings", count_text(summary.suppressed) + " suppressed by a rule");
@@ -181,7 +182,7 @@ ExitCode show_info(const std::string& path, bool json) {
   if (json) {
     output.line(dump_json(info_json(*trace, summary)));
   } else {
-    print_info(output, *trace, summary);
+    print_info(output, *trace, summary, path);
   }
   return output.finish(report_state(*trace, path));
 }

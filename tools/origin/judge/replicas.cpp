@@ -274,8 +274,9 @@ struct Replicas::Impl {
       const bool parted = of.parted.contains(all.front()->key);
       if (parted) origin.evidence.push_back("its parameter parts in the same step");
       origin.next =
-          "look for what keeps it out of the reduction: no_sync, a hook, a parameter "
-          "that was added later";
+          "look for what keeps it out of the reduction: no_sync, a hook, a call of DDP's .module "
+          "in "
+          "place of DDP, a parameter that was added later";
       const uint64_t bit = told.tell(std::move(origin), name);
       for (const uint32_t queue : minority.empty() ? of.queues : minority)
         told.give(queue, bit, nullptr);
@@ -318,8 +319,8 @@ struct Replicas::Impl {
     origin.evidence = {"not equal: " + list(all),
                        "equal before: the same parameters; they are not equal again later"};
     origin.next =
-        "look for no_sync around every forward pass, calls of what DDP holds instead of DDP, or a "
-        "parameter without a gradient that keeps a bucket waiting";
+        "look for no_sync around every forward pass, calls of DDP's .module (what it holds) in "
+        "place of DDP, or a parameter without a gradient that keeps a bucket waiting";
     of_ranks.suspect(std::move(origin), of.queues, key);
   }
 

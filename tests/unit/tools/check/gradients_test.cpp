@@ -179,6 +179,14 @@ TEST_CASE("check moved-without-gradient: only under plain descent", "[check][mov
   for (float& v : zeros.at(2, "fc1", "grad:weight").values) v = 0;
   CHECK(found(zeros) ==
         List{{"moved-without-gradient", Severity::kWarning, 2, "fc1", "param:weight"}});
+  for (const bool all : {false, true}) {
+    const check::CheckResult told = checked([&](TraceBuilder& trace) {
+      if (all) trace.fact("setting.CONVTRACE_STACKS", "all");
+      zeros.append_to(trace);
+    });
+    CHECK(told.findings.at(0).next.ends_with("CONVTRACE_STACKS=all to see who owns the memory") ==
+          !all);
+  }
   Training missing = plain(training(4));
   missing.erase(2, "fc1", "grad:weight");
   CHECK(found(missing, "moved-without-gradient").size() == 1);

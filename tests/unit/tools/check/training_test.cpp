@@ -214,5 +214,21 @@ TEST_CASE("check: findings about memory are told with their level", "[check][mem
   CHECK(found(checked(run, {"never-written"})).size() == 1);
 }
 
+TEST_CASE("check: the cause of a finding about memory is that of its kind", "[check][memory]") {
+  const auto cause = [](format::FindingKind kind) {
+    const auto result = checked([kind](TraceBuilder& trace) {
+      training(2).append_to(trace);
+      trace.finding({.kind = kind, .level = format::Level::kWarning});
+    });
+    return result.findings.at(0).cause;
+  };
+  using Kind = format::FindingKind;
+  for (const Kind kind : {Kind::kInputMutated, Kind::kAutotuneMutation})
+    CHECK(cause(kind).starts_with("mutation: "));
+  for (const Kind kind : {Kind::kFreedUnderOutput, Kind::kUseAfterFree, Kind::kStaleRead})
+    CHECK(cause(kind) == "memory that was given back while something still used it");
+  CHECK(cause(Kind::kNeverWritten) == "an op that leaves a part of its output as it was allocated");
+}
+
 }  // namespace
 }  // namespace convtrace::test

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/support/catch.h"
 #include "tests/unit/tools/cli/cli.h"
 
@@ -60,7 +62,27 @@ TEST_CASE("findings: the exit code says whether an unsuppressed error was found"
     const ProcessResult json = convtrace({"findings", "--json", path});
     CHECK(json.exit_code == c.exit_code);
     CHECK(json_lines(json.out).size() == c.findings.size());
+    const bool warns = std::ranges::any_of(
+        c.findings, [](const FindingSpec& f) { return f.level == Level::kWarning; });
+    const int strict = warns ? 4 : c.exit_code;
+    CHECK(convtrace({"findings", "--strict", path}).exit_code == strict);
+    CHECK(convtrace({"findings", "--strict", "--json", path}).exit_code == strict);
   }
+}
+
+TEST_CASE("findings: the last line counts errors and warnings", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  FindingSpec suppressed = kError, warning = kError;
+  suppressed.suppressed = true;
+  warning.level = Level::kWarning;
+  TraceBuilder(path).finding(warning).finding(suppressed).finding(warning).close();
+  const std::string counts = "\n\nfound: 0 errors, 2 warnings, 1 suppressed by a rule";
+  CHECK(convtrace({"findings", path})
+            .out.ends_with(counts + " (--strict: exit code 4 for a warning, too)\n"));
+  CHECK(convtrace({"findings", "--strict", path}).out.ends_with(counts + "\n"));
+  CHECK(convtrace({"info", path}).out.find("2 warnings: convtrace findings " + path + "\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("findings: an unclosed trace is 3 whatever it holds", "[cli]") {
@@ -123,6 +145,17 @@ TEST_CASE("findings: a stack that an error lacks is said with how to get it", "[
   CHECK((result.out.find(lacking) != std::string::npos) == error);
 }
 
+TEST_CASE("findings: a run that took all stacks is not told to take them", "[cli]") {
+  const TempDir folder;
+  FindingSpec finding = kError;
+  finding.free_stack = {};
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path).fact("setting.CONVTRACE_STACKS", "all").finding(finding).close();
+  const std::string text = convtrace({"findings", path}).out;
+  CHECK(text.find("freed: no stack recorded\n") != std::string::npos);
+  CHECK(text.find("CONVTRACE_STACKS") == std::string::npos);
+}
+
 TEST_CASE("findings: who reads a stale value shares nothing with who made it", "[cli]") {
   const TempDir folder;
   FindingSpec finding = kError;
@@ -161,11 +194,12 @@ TEST_CASE("findings: what is about the same memory is one story", "[cli]") {
                        "\nerror: freed-under-output in step 5, forward h.0.mlp, op demo::other\n"));
   const auto json = json_lines(convtrace({"findings", "--json", path}).out);
   REQUIRE(json.size() == 4);
-  CHECK(json[0]["kind"] == "stale-read");
-  CHECK(json[0]["story"] == 0);
-  CHECK(json[1]["story"] == 0);
-  CHECK(json[2]["story"] == 1);
-  CHECK(json[3]["story"] == 0);
+  // In the order of the text: what explains the others is first.
+  CHECK(json[0]["kind"] == "freed-under-output");
+  CHECK(json[1]["kind"] == "stale-read");
+  CHECK(json[2]["step"] == 6);
+  CHECK(json[3]["op"] == "demo::other");
+  for (size_t i = 0; i < 4; ++i) CHECK(json[i]["story"] == (i < 3 ? 0 : 1));
 }
 
 }  // namespace convtrace::test

@@ -50,6 +50,7 @@ TEST_CASE("origin not-reduced: a model in DDP whose gradients are never summed",
   const OriginResult result = origins_of(job);
   REQUIRE(told(result) == List{"not-reduced ?@0 fc grad:weight"});
   CHECK(contains(result.origins[0].text, "though DDP holds their model"));
+  CHECK(contains(result.origins[0].next, "calls of DDP's .module (what it holds)"));
   CHECK(result.origins[0].suspects == std::vector<uint32_t>{0, 1, 2});
   // Weights that are averaged every few steps.
   Job local = apart(4, 2);
