@@ -1,10 +1,13 @@
 #include "tools/check/values/gradient_sources.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "tools/check/model/check.h"
+#include "tools/common/element.h"
 
 namespace convtrace::check {
 namespace {
@@ -114,6 +117,26 @@ double nearest_distance(std::span<const Source> now, std::span<const Source> bef
       if (earlier.value.stats.count == value.value.stats.count)
         nearest = std::min(nearest, relative_distance(value.value, earlier.value));
   return nearest;
+}
+
+double roundoff(const Value& value, std::span<const std::byte> samples) {
+  const format::Stats& stats = value.stats;
+  std::vector<double> known = tools::decode_elements(value.dtype, samples);
+  for (const format::Scalar number : {stats.min, stats.max, stats.amax, stats.amin_nonzero})
+    known.push_back(number.as_f64());
+  constexpr int kDigits = std::numeric_limits<double>::digits;
+  int digits = 0, step = std::numeric_limits<double>::max_exponent;
+  for (const double number : known) {
+    if (number == 0 || !std::isfinite(number)) continue;
+    int exponent = 0;
+    const double fraction = std::abs(std::frexp(number, &exponent));
+    const auto bits = static_cast<uint64_t>(std::ldexp(fraction, kDigits));
+    const int significant = kDigits - std::countr_zero(bits);
+    digits = std::max(digits, significant);
+    step = std::min(step, exponent - significant);
+  }
+  const double size = stats.l2 / std::sqrt(static_cast<double>(stats.positive + stats.negative));
+  return std::max(std::ldexp(1.0, -digits), std::ldexp(0.5, step) / size);
 }
 
 uint64_t element_bits(std::span<const std::byte> samples, DType dtype, size_t i) {

@@ -14,7 +14,9 @@
 /// ranges of bytes lie in them. In any tensor three samples of f32 or f64 that are not 0 are the
 /// same proof. So a write that a compiler dropped is found (pytorch#193061).
 /// In either case rounding does not hide the change: by the distance between the gradients of
-/// outputs the chance of equal bits is below 2^-32.
+/// outputs the chance of equal bits is below 2^-32. How much rounding hides is read from the known
+/// elements and not from the type, since values that were rounded to f16 or bf16 are stored as f32,
+/// too (compressed all-reduces, layers that compute in 16 bits), and f16 is coarser where small.
 /// Silent: steps of which an output's gradient, or an element of it, comes again (the whole batch
 /// with L1, hinge or margin losses; a learning rate of 0), or whose elements are of few sizes;
 /// inputs of zeros; parameters that did not move or whose motion was not recorded; gradients that
@@ -37,7 +39,6 @@
 #include "tools/check/values/checks.h"
 #include "tools/check/values/gradient_sources.h"
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
 
 namespace convtrace::check {
 namespace {
@@ -173,10 +174,10 @@ class StaleGradient : public Check {
 
   /// Whether rounding does not explain that so many elements are as they were.
   static bool is_proven(const Pair& pair, double elements, double choices = 0) {
-    double terms = 0, unit = diff::unit_roundoff(pair.gradient.dtype);
+    double terms = 0, unit = roundoff(pair.gradient, pair.now.samples);
     for (const Source& output : pair.made_of.gradients) {
       terms += static_cast<double>(output.value.stats.count);
-      unit = std::max(unit, diff::unit_roundoff(output.value.dtype));
+      unit = std::max(unit, roundoff(output.value, output.samples));
     }
     if (!pair.extents.empty()) terms /= static_cast<double>(std::max<uint64_t>(pair.extents[0], 1));
     const double distance =

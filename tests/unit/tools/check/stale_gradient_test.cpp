@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "tests/unit/tools/check/check_run.h"
 
@@ -202,6 +204,72 @@ TEST_CASE("check stale-gradient: a sum of many elements may round, a few ulps ap
   CHECK(found(nearly(2048, 1 + 0x1p-22), kStale) == kOfWeight);
   CHECK(quiet(nearly(64, 1 + 0x1p-22)));
   CHECK(found(nearly(64, 1 + 0x1p-15), kStale) == kOfWeight);
+}
+
+/// Values as f16 (11 digits, steps of 2^-24 at least) or bf16 (8 digits) has them, stored as f32.
+std::vector<float> rounded(std::vector<float> values, int digits, int least = -200) {
+  for (float& value : values) {
+    int exponent = 0;
+    std::ignore = std::frexp(value, &exponent);
+    const int step = std::max(exponent - digits, least);
+    value = std::ldexp(std::nearbyint(std::ldexp(value, -step)), step);
+  }
+  return values;
+}
+
+TEST_CASE("check stale-gradient: f32 that holds fewer bits hides what it was rounded to",
+          "[check][stale]") {
+  // What gradients are made of changed by `change`, or altogether.
+  const auto coarse = [](int digits, double change, float size = 1, int least = -200) {
+    Training run = layer();
+    for (uint32_t step = 0; step < 5; ++step) {
+      auto& values = run.at(step, "fc1", "grad:weight").values;
+      values = rounded(scaled(noise(step + 1, 64), size), digits, least);
+    }
+    if (change != 0)
+      run.at(3, "fc1", "grad_output:0").values =
+          scaled(run.at(2, "fc1", "grad_output:0").values, 1 + change);
+    return run;
+  };
+  CHECK(found(repeated(coarse(24, 0x1p-10)), kStale) == kOfWeight);
+  CHECK(quiet(repeated(coarse(11, 0x1p-10))));
+  CHECK(found(repeated(coarse(11, 0x1p-5)), kStale) == kOfWeight);
+  CHECK(quiet(repeated(coarse(8, 0x1p-5))));
+  for (const int digits : {24, 11, 8})
+    CHECK(found(repeated(coarse(digits, 0)), kStale) == kOfWeight);
+  INFO("numbers of which f16 has few digits");
+  CHECK(found(repeated(coarse(11, 0x1p-5, 0x1p-13F, -24)), kStale) == kOfWeight);
+  CHECK(quiet(repeated(coarse(11, 0x1p-5, 0x1p-20F, -24))));
+  const auto with_large = [&](int least) {  // one element of 4,096 has all digits
+    Training run = coarse(11, 0x1p-8);
+    for (const uint32_t step : {2U, 3U}) {
+      StatsSpec& gradient = run.at(step, "fc1", "grad:weight");
+      gradient.shape = {{8, 512}};
+      gradient.values = rounded(scaled(noise(step + 1, 4096), 0x1p-20F), 11, least);
+      gradient.values[9] = 0x401p-20F;
+    }
+    return repeated(run);
+  };
+  CHECK(found(with_large(-200), kStale) == kOfWeight);
+  CHECK(quiet(with_large(-24)));
+  INFO("rows and samples");
+  CHECK(found(ranges({2}, coarse(24, 0x1p-10)), kStale) == kOfWeight);
+  CHECK(quiet(ranges({2}, coarse(11, 0x1p-10))));
+  CHECK(found(ranges({2}, coarse(11, 0)), kStale) == kOfWeight);
+  CHECK(found(elements({0, 8, 16, 24, 32}, coarse(24, 0x1p-10)), kStale) == kOfWeight);
+  CHECK(quiet(elements({0, 8, 16, 24, 32}, coarse(11, 0x1p-10))));
+  CHECK(found(elements({0, 8, 16, 24, 32}, coarse(11, 0)), kStale) == kOfWeight);
+  INFO("one known element with all bits says that nothing was rounded");
+  Training one = coarse(11, 0x1p-10);
+  one.at(2, "fc1", "grad:weight").values[8] = noise(3, 64)[8];
+  CHECK(found(repeated(one), kStale) == kOfWeight);
+  INFO("what the outputs got may hold fewer bits, too");
+  Training flow = repeated(coarse(24, 0x1p-5));
+  for (const uint32_t step : {2U, 3U}) {
+    auto& values = flow.at(step, "fc1", "grad_output:0").values;
+    values = rounded(values, 8);
+  }
+  CHECK(quiet(flow));
 }
 
 TEST_CASE("check stale-gradient: rows have the bits of the step before", "[check][stale]") {
