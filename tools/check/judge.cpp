@@ -36,12 +36,10 @@ const char* cause_of(format::FindingKind kind) {
       return "memory that another stream still used: record_stream() or a wait is missing";
     case Kind::kInputMutated:
       return "mutation: an op that writes its input in place and declares it neither by "
-             "mark_dirty() "
-             "nor by mutates_args";
+             "mark_dirty() nor by mutates_args";
     case Kind::kAutotuneMutation:
       return "mutation: an autotuner that tries a kernel again and again on memory that it writes "
-             "in "
-             "place (restore_value, reset_to_zero)";
+             "in place (restore_value, reset_to_zero)";
     case Kind::kNeverWritten:
       return "an op that leaves a part of its output as it was allocated";
     case Kind::kAliasPatternDiffers:

@@ -6,7 +6,7 @@
 ///
 /// Place:    called for each difference that preflight.h finds.
 /// Threads:  pure functions.
-/// Source:   docs/comparison.md "Exactness".
+/// Source:   docs/comparison.md "One value".
 
 #include <string_view>
 
