@@ -92,8 +92,8 @@ class LearningRate : public Check {
       group.told = true;
       Finding finding = at(around, step.number);
       if (!above || !group.fell) finding.severity = Severity::kHint;
-      finding.slot = "optimizer." + std::to_string(place.first) + "." +
-                     std::to_string(place.second) + ".lr";
+      finding.slot =
+          "optimizer." + std::to_string(place.first) + "." + std::to_string(place.second) + ".lr";
       finding.text =
           "The learning rate jumps to " + tools::number_text(rate) + ", " +
           (above ? tools::times_text(rate / group.largest) + " times the largest before."
