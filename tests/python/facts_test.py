@@ -199,6 +199,16 @@ class OptimizerFacts(ObservedTest):
             del optimizer
             self.assertIsNone(reference())
 
+    def test_optimizers_that_are_gone_are_forgotten(self):
+        known, living = self.observer.optimizers._facts._known, torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+        self.step(living)
+        for _ in range(3 * program_facts._SWEPT_FIRST):
+            self.step(torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1))
+        self.assertLess(len(known), program_facts._SWEPT_FIRST + 2)
+        self.told()
+        self.step(living)
+        self.assertEqual(self.told(), {})
+
     def test_a_second_optimizer_has_its_own_number(self):
         first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=lr) for lr in (0.1, 0.2))
         self.step(first, second)

@@ -76,22 +76,19 @@ class HostTest(ProgramTest):
         return [float(r["mean"]).hex() for r in self.values(trace) if r["slot"] == "loss"]
 
 
-# Not every value can be read, which is said once, at the end.
-COUNTED = r"(convtrace\[\d+\] W trace: CT-1106 \S+: \d+ events, \d+ not recorded .*\n)*"
-
-
 class Objects(HostTest):
     def test_a_program_finds_its_objects_as_they_are_without_us(self):
         """Weak references, attributes, hooks, counts of references, pickled and saved bytes, swaps, deaths."""
         self.check_same("identity.py")
 
     def test_a_program_s_tensors_and_modes_are_asked_for_no_function_more(self):
-        self.check_same("torch_function.py", log=COUNTED)
+        self.check_same("torch_function.py")
 
 
 class Tracebacks(HostTest):
     def test_exceptions_show_no_frame_of_ours(self):
-        self.check_same("tracebacks.py", "errors", status=1, log=COUNTED)
+        # A collective that failed has no output to wait for.
+        self.check_same("tracebacks.py", "errors", status=1, log=r"convtrace\[\d+\] W trace: CT-1106 .* 1 not recorded .*\n")
 
     def test_stacks_and_levels_of_warnings_are_those_of_the_program(self):
         self.check_same("tracebacks.py", "frames")
@@ -99,16 +96,16 @@ class Tracebacks(HostTest):
 
 class Swapped(HostTest):
     def test_sharded_models_are_converted_on_one_rank(self):
-        self.check_same("swapped.py", "1", log=COUNTED)
+        self.check_same("swapped.py", "1")
 
     def test_sharded_models_are_converted_on_two_ranks(self):
-        self.check_same("swapped.py", "2", log=COUNTED)
+        self.check_same("swapped.py", "2")
         self.assertEqual(len(self.traces()), 2)
 
 
 class Legal(HostTest):
     def test_values_that_cannot_be_read_are_counted_and_training_is_observed_on(self):
-        traced = self.check_same("legal.py", log=COUNTED)
+        traced = self.check_same("legal.py")
         trace, = self.traces()
         recorded = iter(self.losses(trace))
         for line in traced.stdout.splitlines():

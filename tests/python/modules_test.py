@@ -155,6 +155,18 @@ class Names(ObservedTest):
         StoodIn()(x)
         self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name == "tied"], [])
 
+    def test_a_shallow_copy_is_another_module(self):
+        first = nn.Linear(4, 4)
+        second = copy.copy(first)
+        second._parameters = dict(first._parameters)
+        second.weight = nn.Parameter(torch.randn(4, 4))
+        nn.Sequential(first, second)(torch.randn(2, 4))
+        self.assertEqual([scope for scope, _ in self.entered()], ["", "0", "1"])
+        names = self.observer.names
+        del first, second
+        names._forget_dead_modules()
+        self.assertEqual(len(names.entries), 0)
+
     def test_weights_that_two_modules_share_are_tied(self):
         first, second = nn.Linear(4, 4), nn.Linear(4, 4)
         second.weight = first.weight

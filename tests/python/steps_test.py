@@ -85,6 +85,14 @@ class Steps(StepsTest):
             [(s.scope, s.call, s.enter) for s in self.fake.of("scope") if s.phase == "backward"],
             [("", 0, True), ("", 0, False), ("", 1, True), ("", 1, False)])
 
+    def test_a_large_root_that_nothing_trains_is_seldom_looked_through(self):
+        root = nn.Sequential(*[nn.Linear(2, 2) for _ in range(160)]).requires_grad_(False)
+        optimizers = self.observer.optimizers
+        with unittest.mock.patch.object(optimizers, "_trained", wraps=optimizers._trained) as looked:
+            for _ in range(33):
+                root(self.batch()[:, :2])
+        self.assertEqual(looked.call_count, 3)
+
     def test_a_loss_module_belongs_to_the_models_step(self):
         criterion = nn.MSELoss()
         for _ in range(2):

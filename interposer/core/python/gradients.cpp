@@ -177,8 +177,8 @@ Ref HotPath::owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssiz
 
 /// The part of ask() for one module. @return kUnusual for a module that has no plain dictionaries.
 HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children) {
-  const Ref below = attribute(module, modules_.get()),
-            own = below ? attribute(module, module_parameters_.get()) : Ref();
+  const Ref below = own_attribute(module, modules_.get()),
+            own = below ? own_attribute(module, module_parameters_.get()) : Ref();
   if (!own) return Found::kFailed;
   const auto is_usual = [this](const Ref& all) {
     return all.get()->type == api.PyDict_Type || all.get()->type == ordered_dict_.get();

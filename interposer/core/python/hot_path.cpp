@@ -114,7 +114,8 @@ bool HotPath::find_slots(PyObject* config) {
                          {of_thread_.after_root, "after_root"},
                          {of_thread_.began, "began"},
                          {of_thread_.followed, "followed"}}) &&
-         find("Entry", {{of_entry_.place, "place"},
+         find("Entry", {{of_entry_.token, "token"},
+                        {of_entry_.place, "place"},
                         {of_entry_.wrapper, "wrapper"},
                         {of_entry_.untold, "untold"},
                         {of_entry_.settings, "settings"},

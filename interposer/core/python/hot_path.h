@@ -128,7 +128,7 @@ class HotPath {
     Slot entry, batch, after_root, began, followed;
   } of_thread_;
   struct {
-    Slot place, wrapper, untold, settings, buffers, pad_index;
+    Slot token, place, wrapper, untold, settings, buffers, pad_index;
   } of_entry_;
   struct {
     Slot id, step, calls, recomputes, inputs, parameters;

@@ -113,7 +113,7 @@ bool HotPath::left(const Call& call, PyObject* output) {
   }
   if (!captures) return true;
   if (!is_none(call.module)) {
-    const Ref buffers = attribute(call.module, module_buffers_.get());
+    const Ref buffers = own_attribute(call.module, module_buffers_.get());
     if (!buffers) return false;
     // Another type, as a ScriptModule's, is left to Python.
     const bool is_empty =
@@ -132,13 +132,15 @@ bool HotPath::left(const Call& call, PyObject* output) {
 
 /// As Names.entry. @return null, with Python's error set or without one where there is none.
 Ref HotPath::entry_at(PyObject* module) {
-  Ref token = attribute(module, token_.get());
+  const Ref key(api.PyLong_FromVoidPtr(module));
+  Ref entry = key ? Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get())) : Ref();
+  if (!entry) return entry;
+  Ref token = own_attribute(module, token_.get());
   if (!token) {
     api.PyErr_Clear();
     token = none();
   }
-  const Ref key(api.PyLong_FromVoidPtr(token.get()));
-  return key ? Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get())) : Ref();
+  return of_entry_.token.of(entry.get()) == token.get() ? std::move(entry) : Ref();
 }
 
 /// @return the module's entry; None if its call is not recorded; null with Python's error set.
@@ -153,7 +155,7 @@ Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyOb
 
 /// Whether the module's attributes are the objects that were recorded, as ModuleFacts._is_told.
 bool HotPath::is_told(PyObject* entry, PyObject* module) {
-  const Ref now = attribute(module, dict_.get());
+  const Ref now = own_attribute(module, dict_.get());
   PyObject* const settings = of_entry_.settings.of(entry);
   if (!now || settings == nullptr || settings->type != api.PyTuple_Type) return false;
   for (Py_ssize_t i = 0; i < api.PyTuple_Size(settings); ++i) {

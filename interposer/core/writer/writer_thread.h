@@ -159,8 +159,8 @@ class WriterThread {
   std::optional<uint32_t> nan_step_;  ///< the first step with a NaN or a positive infinity
   bool urgent_ = false;  ///< something was written that must not wait until its chunk is full
   pthread_t thread_{};
-  uint64_t lost_ = 0;
-  uint64_t recorded_ = 0;  ///< events since the last Cost
+  uint64_t lost_ = 0, missing_ = 0;  ///< not recorded; of these, what would have been
+  uint64_t recorded_ = 0;            ///< events since the last Cost
   uint64_t cost_t_ns_ = 0;
   uint64_t cost_bytes_ = 0;
 };

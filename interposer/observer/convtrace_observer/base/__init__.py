@@ -2,3 +2,11 @@
 import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # all of our Python; on PYTHONPATH
+
+own = object.__getattribute__  # an attribute of a module, without a `__getattribute__` of the program
+
+
+def mode_of(module, otherwise):
+    """Whether a module is in training mode. `otherwise`: where it does not say."""
+    known = own(module, "__dict__").get("training")
+    return getattr(module, "training", otherwise) if known is None else known

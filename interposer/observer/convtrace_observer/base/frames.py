@@ -15,13 +15,16 @@ _MOST_UNITS = 8  # of code that one entry of a table of positions stands for
 _LONG_FORM = 14  # of an entry: lines and columns as they are
 
 
+_traceback = vars(BaseException)["__traceback__"]  # a class of the program may refuse to set it, or do something else
+
+
 def hide(error):
     """Takes our frames off the outer end of the traceback of an error that a function of ours passes on. Called where it
     was caught, before `raise`. Up to Python 3.10 that brings them back."""
-    traceback = error.__traceback__
+    traceback = _traceback.__get__(error)
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
         traceback = traceback.tb_next
-    error.__traceback__ = traceback
+    _traceback.__set__(error, traceback)
 
 
 _known = {}  # code as it was compiled -> code of the frames
@@ -42,7 +45,8 @@ def unseen(function):
 
 
 def in_place_of(original, function):
-    """@param original  calls with `*args, **kwargs`, as often as `function` does behind its first such call
+    """@param function  uses no global name of its module
+    @param original  calls with `*args, **kwargs`, as often as `function` does behind its first such call
     @return `function`, whose frames look like those of `original` at these calls; `function` itself on a Python before
     3.11, or where the two are not alike"""
     if sys.version_info < (3, 11):
@@ -60,7 +64,7 @@ def in_place_of(original, function):
     shown = code.replace(co_filename=original.__code__.co_filename, co_name=original.__code__.co_name,
                          co_qualname=original.__code__.co_qualname, co_firstlineno=first, co_linetable=_table(units, first))
     skip(shown)
-    result = types.FunctionType(shown, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    result = types.FunctionType(shown, original.__globals__, function.__name__, function.__defaults__, function.__closure__)
     return functools.update_wrapper(result, function)
 
 

@@ -8,7 +8,7 @@ def is_from_handler(error):
 
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}
-    traceback = error.__traceback__
+    traceback = vars(BaseException)["__traceback__"].__get__(error)
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
             return True

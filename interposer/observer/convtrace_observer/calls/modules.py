@@ -9,7 +9,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 import functools
 import sys
 
-from ..base import engine, frames, spent, values
+from ..base import engine, frames, mode_of, own, spent, values
 from . import gradients, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
@@ -165,7 +165,7 @@ class ModuleCalls:
         observer = self._observer
         if thread.entry is not None:
             return observer.names.add_called(module, thread.entry, self._running(thread.entry))
-        if module.__dict__.get("_is_replica"):
+        if own(module, "__dict__").get("_is_replica"):
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
             return None
@@ -185,7 +185,7 @@ class ModuleCalls:
                 observer.steps.unseen_optimizer_ended()
         gradients = gradients and not (behind and self._goes_on(module, args))
         opened, evaluates = observer.steps.root_forward(
-            entry, module.training, gradients, behind, observer.optimizers.any_made)
+            entry, mode_of(module, False), gradients, behind, observer.optimizers.any_made)
         thread.slot[1] = _EVALUATION if evaluates else _FORWARD
         if behind or outer == _FORWARD:
             thread.after_root = thread.slot[1]  # code after evaluation belongs to it: a loss, a metric
@@ -215,7 +215,7 @@ class ModuleCalls:
     def _goes_on(self, module, args):
         """Whether a module that is called after evaluation is a criterion: it has no weights, and takes outputs
         that a model computed with gradients switched on."""
-        if any(True for _, child, _ in naming.walk(module) for one in child._parameters.values() if one is not None):
+        if any(True for _, child, _ in naming.walk(module) for one in own(child, "_parameters").values() if one is not None):
             return False
         with self._observer.read.unobserved():
             return any(tensor.requires_grad for tensor in self._observer.read.tensors(args))
@@ -272,7 +272,7 @@ class ModuleCalls:
                         batch, phase, observer.full, scope, call, self.slot("output", index), tensor)
                     if (packed or tensor.is_cuda) and tensor.requires_grad:
                         gradients.follow(observer.hooks, thread, tensor, (key, self.slot("grad_output", index)))
-                if capture and module is not None and module._buffers:
+                if capture and module is not None and own(module, "_buffers"):
                     self.record_buffers(thread, entry, module, scope, call)
             if capture:
                 batch.scope(phase, 0, scope, call)
@@ -314,14 +314,14 @@ class ModuleCalls:
 
 def _kept_buffers(module):
     """The buffers that a checkpoint has. Others are caches, whose memory may be uninitialized."""
-    passing = module._non_persistent_buffers_set
-    return [(name, tensor) for name, tensor in module._buffers.items()
+    passing = own(module, "_non_persistent_buffers_set")
+    return [(name, tensor) for name, tensor in own(module, "_buffers").items()
             if tensor is not None and name not in passing]
 
 
 def _state_of_buffers(module):
     """Which tensors a module's buffers are, and how often each was written."""
-    if not module._buffers:
+    if not own(module, "_buffers"):
         return ()
     return tuple((id(tensor), values.version(tensor)) for _, tensor in _kept_buffers(module))
 

@@ -8,14 +8,16 @@ Names of two programs must be comparable, so wrappers that only hold one module 
 checkpoint) do not appear in them: the wrapper itself takes the place of what it holds.
 
 Nothing of ours is stored on modules and parameters, refers to them, or keeps them alive: a program may count weak
-references, and torch.utils.swap_tensors refuses tensors that have one. A module is known by its set of names of
-non-persistent buffers, an object that it alone has and that holds texts only: while it is kept here, its address is no
-other's. A parameter is known by its address since its module was last asked for it, which is at each call of a root in
-a step with values; and between these by the number of its storage.
+references, and torch.utils.swap_tensors refuses tensors that have one. A module is known by its address while it has the
+same set of names of non-persistent buffers: an object that no other module has, except shallow copies, and that holds
+texts only. While the set is kept here, a later module at that address has another. A parameter is known by its address
+since its module was last asked for it, which is at each call of a root in a step with values; and between these by the
+number of its storage.
 """
+import collections
 import sys
 
-from ..base import engine
+from ..base import engine, own
 from . import padding
 
 # Attribute names that only wrappers use ...
@@ -53,7 +55,7 @@ class Entry:
     """One module object."""
 
     __slots__ = ("token", "address", "place", "wrapper", "root", "searches", "seen_in_step",
-                 "pad_index", "untold", "settings", "changes", "buffers", "weights", "unrecorded")
+                 "pad_index", "untold", "settings", "changes", "buffers", "weights", "rests", "unrecorded")
 
     def __init__(self, token, address, place, wrapper, root, pad_index):
         self.token, self.address = token, address  # those of the module
@@ -68,6 +70,7 @@ class Entry:
         self.changes = 0  # number of records in which they had changed
         self.buffers = None  # their state at the last check
         self.weights = None  # of a root: what optimizer.py noted of its parameters at the last call
+        self.rests = 0  # of a root: calls at which optimizer.py does not look for them
         self.unrecorded = False  # of a root: it has parameters whose first values are not recorded yet
 
 
@@ -90,12 +93,15 @@ class Owner:
 
 def token(module):
     """An object that this module alone has (and shallow copies of it), and that holds no module and no tensor."""
-    return getattr(module, "_non_persistent_buffers_set", None)
+    try:
+        return own(module, "_non_persistent_buffers_set")
+    except AttributeError:
+        return None
 
 
 def _inner_name(module):
     """Name of the attribute that `module` only wraps, or None."""
-    children = module._modules
+    children = own(module, "_modules")
     for name in _WRAPPED:
         if name in children:
             return name
@@ -118,7 +124,7 @@ def walk(module, name=""):
         inner = _inner_name(module)
         children = [
             (name, child, module) if child_name == inner else (join(name, child_name), child, None)
-            for child_name, child in module._modules.items() if child is not None]
+            for child_name, child in own(module, "_modules").items() if child is not None]
         pending.extend(reversed(children))
 
 
@@ -130,6 +136,12 @@ def join(parent, child):
     return parent + "." + child if parent else child
 
 
+def _is_in(tree, entry):
+    """Whether the module of `entry` is one of `tree`, by address."""
+    module = tree.get(entry.address)
+    return module is not None and token(module) is entry.token
+
+
 class Names:
     """All modules and parameters seen so far."""
 
@@ -138,7 +150,7 @@ class Names:
         self._places = {}
         self._first = None  # Entry of the root that has no name
         self._roots_of_class = {}
-        self.entries = {}  # id(token(module)) -> Entry; read at every module call
+        self.entries = {}  # id(module) -> Entry, of another module if the token differs; read at every module call
         self.owners = {}  # id(parameter) -> Owner
         self._most_entries, self._most_owners = _SWEPT_FIRST, _SWEPT_FIRST  # before those that are gone are looked for
         self._ended = False  # told that names end
@@ -162,12 +174,13 @@ class Names:
 
     def entry(self, module):
         """Entry of a module, or None."""
-        return self.entries.get(id(token(module)))
+        entry = self.entries.get(id(module))
+        return entry if entry is not None and entry.token is token(module) else None
 
     def by_address(self):
         """id(module) -> Entry of the modules that live."""
         self._forget_dead_modules()
-        return {entry.address: entry for entry in self.entries.values()}
+        return self.entries
 
     def add_root(self, module):
         """Names the tree of a module that was called at top level.
@@ -176,17 +189,17 @@ class Names:
         that one its longer name; a module that two roots share keeps its first.
         """
         self._observer.walk += 1
-        tree = {id(token(child)): child for _, child, _ in walk(module)}
+        tree = {id(child): child for _, child, _ in walk(module)}
         inner = module
         while (name := _inner_name(inner)) is not None:
             inner = inner._modules[name]
-        learns = any(one is not None for child in tree.values() for one in child._parameters.values())
+        learns = any(one is not None for child in tree.values() for one in own(child, "_parameters").values())
         number = self._number(type(inner).__name__) if learns else None
-        is_first, root = self._first is None or id(self._first.token) in tree, None
+        is_first, root = self._first is None or _is_in(tree, self._first), None
         name = "" if is_first else self._root_name(inner, number)
         for child_name, child, wrapper in list(walk(module, name)):
             entry = self.entry(child)
-            if entry is None or id(entry.root.token) in tree:
+            if entry is None or _is_in(tree, entry.root):
                 entry = self._add(child, child_name, wrapper, root)
             root = root or entry
         if is_first and learns:
@@ -235,23 +248,25 @@ class Names:
     def _add(self, module, name, wrapper, root):
         if len(self.entries) >= self._most_entries:
             self._forget_dead_modules()
-        own = token(module)
-        former = self.entries.get(id(own))
+        former = self.entry(module)
         outer = self.entry(wrapper) if wrapper is not None else None
-        entry = Entry(own, id(module), self.place(name), outer and outer.wrapper or outer, root, padding.index_of(module))
-        self.entries[id(own)] = entry
-        for parameter_name, parameter in module._parameters.items():
+        entry = Entry(token(module), id(module), self.place(name), outer and outer.wrapper or outer, root,
+                      padding.index_of(module))
+        self.entries[id(module)] = entry
+        for parameter_name, parameter in own(module, "_parameters").items():
             if parameter is not None:
                 self.own(parameter, entry, parameter_name, former and former.place)
         return entry
 
     def _forget_dead_modules(self):
-        """A token that nothing but its entry refers to has no module."""
+        """A token that nothing but its entries refers to has no module."""
         alone = Entry(set(), 0, None, None, None, None)
-        references = sys.getrefcount(alone.token)
-        for key, entry in list(self.entries.items()):
-            if sys.getrefcount(entry.token) == references:
-                del self.entries[key]
+        others = sys.getrefcount(alone.token) - 1
+        entries = list(self.entries.items())  # other threads add to it
+        known = collections.Counter(id(entry.token) for _, entry in entries)
+        for key, entry in entries:
+            if sys.getrefcount(entry.token) == others + known[id(entry.token)]:
+                self.entries.pop(key, None)
         self._most_entries = max(_SWEPT_FIRST, 2 * len(self.entries))
 
     def own(self, parameter, entry, name, former=None):
@@ -281,7 +296,7 @@ class Names:
         """Those that were not met in this step: their modules are asked again."""
         for key, owner in list(self.owners.items()):
             if owner.seen < self._observer.step_walk:
-                del self.owners[key]
+                self.owners.pop(key, None)
         self._most_owners = max(_SWEPT_FIRST, 2 * len(self.owners))
 
     def owner(self, parameter, group, index):
@@ -300,7 +315,7 @@ class Names:
         (load_state_dict(assign=True), swap_tensors, fully_shard)."""
         self._observer.walk += 1
         for entry, module in self.modules(root):
-            for name, parameter in module._parameters.items():
+            for name, parameter in own(module, "_parameters").items():
                 if parameter is None:
                     continue
                 owner = self.owners.get(id(parameter))
@@ -319,7 +334,7 @@ class Names:
     def parameters(self, root):
         """(parameter, owner) of the tree, in order."""
         for _, module, _ in walk(root):
-            for parameter in module._parameters.values():
+            for parameter in own(module, "_parameters").values():
                 owner = self.owners.get(id(parameter)) if parameter is not None else None
                 if owner is not None:
                     yield parameter, owner
@@ -331,7 +346,7 @@ class Names:
         parameters may be memory that was never written (torch_geometric.nn.Linear)."""
         found, lazy = [], False
         for _, module, _ in walk(root):
-            parameters = [one for one in module._parameters.values() if one is not None]
+            parameters = [one for one in own(module, "_parameters").values() if one is not None]
             if any(map(is_lazy, parameters)):
                 lazy = True
                 continue

@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 
-from ..base import FOLDER, engine, signals, values
+from ..base import FOLDER, engine, mode_of, own, signals, values
 from ..calls import naming
 from . import code_facts
 
@@ -22,6 +22,7 @@ _MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, a
 MAX_CHANGES = 16  # of a module's attributes
 _COMPILED = "_orig_mod"  # by this name the wrapper that torch.compile returns holds a module
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
+_SWEPT_FIRST = 64  # optimizers, before the first look for those that are gone
 _MAX_MODES = 16  # changes of a module's mode that are told
 
 
@@ -49,8 +50,7 @@ class ModuleFacts:
     def tell(self, thread, entry, module):
         """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
         this evaluates, or the attributes are others."""
-        if _COMPILED in module._modules:
-            module = module._modules[_COMPILED]
+        module = own(module, "_modules").get(_COMPILED, module)
         first, entry.untold = entry.untold, False
         told = not first and self._is_told(entry, module)
         evaluates = thread.slot[1] == engine.EVALUATION
@@ -72,7 +72,7 @@ class ModuleFacts:
 
     def _is_told(self, entry, module):
         """Whether the attributes are those that were recorded, mostly the same objects. Tensors are not compared."""
-        now = vars(module)
+        now = own(module, "__dict__")
         for name, value in entry.settings:
             one = now.get(name, self)
             if one is not value and (not self._is_setting(one) or one != value):
@@ -85,8 +85,8 @@ class ModuleFacts:
         replaces = first and place.told is kind  # another module of the same class at this place
         settings = () if replaces else self._settings(module)
         mode = next((one for one in before if one[0] == _MODE), (_MODE, True))
-        if not evaluates and _MODE in vars(module):
-            mode = _MODE, vars(module)[_MODE]
+        if not evaluates:
+            mode = _MODE, own(module, "__dict__").get(_MODE, mode[1])
         entry.settings = (*settings, mode)  # that of its last call in training
         if replaces:
             return
@@ -103,7 +103,7 @@ class ModuleFacts:
         """The module's mode where it is not that of the last such call. Until it is told, a module is in training mode
         when it trains, and not when it is evaluated."""
         bit = 2 if evaluates else 1
-        unusual = bool(getattr(module, _MODE, not evaluates)) == evaluates
+        unusual = bool(mode_of(module, not evaluates)) == evaluates
         if bool(place.modes & bit) == unusual or place.mode_changes > _MAX_MODES:
             return
         place.modes ^= bit
@@ -114,7 +114,7 @@ class ModuleFacts:
     def _parameters(self, place, module):
         """Which parameters of a module want no gradient, and which are also another module's."""
         owners, frozen, tied = self._observer.names.owners, [], []
-        for name, parameter in module._parameters.items():
+        for name, parameter in own(module, "_parameters").items():
             if parameter is None:
                 continue
             with self._observer.read.unobserved():
@@ -146,7 +146,7 @@ class ModuleFacts:
         yield from _attributes(settings)
 
     def _settings(self, module):
-        return tuple((name, value) for name, value in vars(module).items()
+        return tuple((name, value) for name, value in own(module, "__dict__").items()
                      if name[0] != "_" and name != _MODE and self._is_setting(value))
 
     def _is_setting(self, value):
@@ -194,16 +194,27 @@ class OptimizerFacts:
     def __init__(self, observer):
         self._observer = observer
         self._known = {}  # id of an optimizer's token -> (the token, the optimizer's number, its groups)
-        self._count = 0
+        self._count, self._most = 0, _SWEPT_FIRST
 
     def meets(self, optimizer):
         """Called before tell(). @return whether the optimizer is seen for the first time."""
         token = _token(optimizer)
         if id(token) in self._known:
             return False
+        if len(self._known) >= self._most:
+            self._forget_dead()
         self._known[id(token)] = token, self._count, []
         self._count += 1
         return True
+
+    def _forget_dead(self):
+        """A token that nothing but this refers to has no optimizer."""
+        alone = (str(self._count) + "#",)
+        references = sys.getrefcount(alone[0])
+        for key, known in list(self._known.items()):
+            if sys.getrefcount(known[0]) == references:
+                self._known.pop(key, None)
+        self._most = max(_SWEPT_FIRST, 2 * len(self._known))
 
     def tell(self, batch, optimizer):
         _, number, groups = self._known[id(_token(optimizer))]

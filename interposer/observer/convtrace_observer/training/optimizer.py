@@ -4,10 +4,11 @@ import importlib
 import itertools
 import types
 
-from ..base import engine, frames, spent, values
+from ..base import engine, frames, own, spent, values
 from ..facts import placements, program_facts
 
 _NOTED = 8  # number of weights of a root that are checked
+_GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
 # Other callables may have attributes that a wrapper would hide.
 _WRAPPED = types.FunctionType, types.MethodType, functools.partial
 
@@ -19,7 +20,7 @@ class Optimizers:
     def __init__(self, observer, torch):
         self._observer = observer
         self._torch = torch
-        self._handles = []
+        self._hooked = ()  # torch's dictionaries of hooks of all optimizers
         self._scalers = []
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
@@ -28,9 +29,11 @@ class Optimizers:
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
         module = importlib.import_module("torch.optim.optimizer")
-        if hasattr(module, "register_optimizer_step_pre_hook"):
-            self._handles = [module.register_optimizer_step_pre_hook(self._before_step),
-                             module.register_optimizer_step_post_hook(self._after_step)]
+        if hasattr(module, "_global_optimizer_pre_hooks"):
+            # Not by torch's functions: a hook that the program registers would have another number.
+            self._hooked = module._global_optimizer_pre_hooks, module._global_optimizer_post_hooks
+            for hooks, ours in zip(self._hooked, (self._before_step, self._after_step)):
+                hooks[__name__] = ours
         else:
             self._wrap_steps(module.Optimizer)
         for path in ("amp", "cuda.amp"):
@@ -41,8 +44,8 @@ class Optimizers:
                 self._wrap_scaler(kind)
 
     def remove(self):
-        for handle in self._handles:
-            handle.remove()
+        for hooks in self._hooked:
+            hooks.pop(__name__, None)
         self._unwrap_steps()  # classes that are wrapped already pass through
         for kind, original in self._scalers:
             if getattr(kind.step, "__wrapped__", None) is original:
@@ -194,15 +197,20 @@ class Optimizers:
     def note_weights(self, entry, root):
         """At the call of a root, in a program whose optimizer was not seen yet.
         @return whether one of its weights was written since the last such call"""
+        if entry.rests:
+            entry.rests -= 1
+            return False
         with self._observer.read.unobserved():
             now = {id(one): values.version(one) for one in itertools.islice(self._trained(root), _NOTED)}
+        if not now:
+            entry.rests = sum(1 for _ in self._observer.names.modules(root)) // _GONE_BY
         before, entry.weights = entry.weights, now
         return before is not None and any(before.get(key, version) != version for key, version in now.items())
 
     def _trained(self, root):
         """The parameters of a tree that want a gradient."""
         for _, module in self._observer.names.modules(root):
-            for parameter in module._parameters.values():
+            for parameter in own(module, "_parameters").values():
                 if parameter is not None and parameter.requires_grad:
                     yield parameter
 

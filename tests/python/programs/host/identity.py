@@ -14,6 +14,7 @@ import weakref
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class Double(torch.autograd.Function):
@@ -185,6 +186,27 @@ def die(model, optimizer, ids):
     print("dead behind the collector", {name: reference() is None for name, reference in mine.items()}, order)
 
 
+class Watched(nn.Linear):
+    """Its attributes are read by code of the program."""
+
+    def __getattribute__(self, name):
+        asked[name] = asked.get(name, 0) + 1
+        return super().__getattribute__(name)
+
+
+asked = {}
+
+
+def watched():
+    model = Watched(4, 4)
+    model.register_buffer("count", torch.zeros(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    print("asked", sorted(asked.items()))
+
+
 def tried(name, call):
     try:
         print(name, call())
@@ -229,6 +251,13 @@ def swapped(model):
     tried("converted", lambda: [(name, p.dtype, type(p).__name__) for name, p in model.double().to("cpu").named_parameters()])
 
 
+layer = nn.Linear(1, 1)
+handle = layer.register_forward_hook(print)
+print("first hook", handle.id, list(handle.hooks_dict_ref()))
+handle = register_optimizer_step_pre_hook(lambda *given: None)
+print("first hook of optimizers", handle.id)
+handle.remove()
+watched()
 for make in lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.Adam(p, lr=0.01):
     trained = train(make)
     die(*trained)

@@ -2,6 +2,7 @@
 
 usage: tracebacks.py errors|frames
 """
+import dataclasses
 import os
 import re
 import sys
@@ -41,6 +42,16 @@ def seen(name, call):
         print(name, re.sub("0x[0-9a-f]{6,}", "ADDRESS", text))
         print("   raised while", type(error.__context__).__name__, "because of", type(error.__cause__).__name__,
               "notes", getattr(error, "__notes__", None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    """Nothing of it can be set, so that Python's own `raise ... from` is all that may change it."""
+    code: int
+
+
+def raises_frozen(*given):
+    raise Frozen(3)
 
 
 class Fails(torch.autograd.Function):
@@ -98,7 +109,7 @@ def trained(model, optimizer=None):
     return model
 
 
-def with_hook(register, take=lambda model: model[1][1][0]):
+def with_hook(register, take=lambda model: model[1][1][0], raises=raises):
     model = nested()
     getattr(take(model), register)(raises)
     return lambda: trained(model)
@@ -111,7 +122,7 @@ def with_optimizer(register):
     return lambda: trained(model, optimizer)
 
 
-def closure(make):
+def closure(make, raises=raises):
     model = nested()
     return lambda: make(model.parameters()).step(raises)
 
@@ -173,6 +184,9 @@ def errors():
         "optimizer": lambda: trained(*(lambda model: (model, Optimizer(model.parameters(), 0.1)))(nested())),
         "optimizer's pre-hook": with_optimizer("register_step_pre_hook"), "optimizer's hook": with_optimizer("register_step_post_hook"),
         "closure": closure(lambda p: torch.optim.SGD(p, lr=0.1)), "closure of LBFGS": closure(lambda p: torch.optim.LBFGS(p)),
+        "frozen in a closure": closure(lambda p: torch.optim.SGD(p, lr=0.1), raises_frozen),
+        "frozen in forward": lambda: nested(raises_frozen)(x()),
+        "frozen in backward": with_hook("register_hook", lambda model: model[0].weight, raises_frozen),
         "no parameters": lambda: torch.optim.Adam([]), "not a rate": lambda: torch.optim.Adam([x()], lr=-1),
         "clipping": not_finite, "grad": no_gradient, "twice": twice,
         "not a scalar": lambda: nested()(x()).backward(), "no graph": lambda: x().sum().backward(),
@@ -213,6 +227,12 @@ def frames():
     def hooked(*given):
         stack()
         warned(3)
+
+    with warnings.catch_warnings():  # by the module of the frame that a level names
+        warnings.filterwarnings("ignore", module=r"torch\.nn\.modules")
+        for level in range(2, 16):
+            nested(lambda level=level: warned(level))(x())
+    nested(lambda: print([sys._getframe(level).f_globals["__name__"] for level in range(12)]))(x())
 
     model = nested()
     model[1][1][0].register_forward_pre_hook(hooked)
