@@ -16,13 +16,16 @@ def outcome(case):
 
 
 def read(report):
-    """@return (class, name) of each test -> outcome. A test that fails and whose tear-down has an error is two cases: both outcomes."""
+    """@return (class, name) of each test -> outcome. A test that fails and whose tear-down has an error is two cases: both outcomes.
+    So is one that is tried again until it passes (the plugin flaky, which reports each try that it overlooks as passed): one outcome."""
     found = {}
     if report.exists():
         for case in xml.parse(report).getroot().iter("testcase"):
             key = case.get("classname"), case.get("name")
-            found[key] = "%s, %s" % (found[key], outcome(case)) if key in found else outcome(case)
-    return found
+            said = found.setdefault(key, [])
+            if outcome(case) not in said:
+                said.append(outcome(case))
+    return {key: ", ".join(said) for key, said in found.items()}
 
 
 def differences(plain, traced):

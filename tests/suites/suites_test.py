@@ -89,6 +89,16 @@ class TheTool(unittest.TestCase):
             read = findings.read(BUILD / "bin" / "convtrace", folder / "traced" / "traces", folder / "traced" / "log")
             self.assertEqual((read.traces, read.broken, dict(read.errors), read.alive), (1, [], {}, True))
 
+    def test_a_test_of_several_cases(self):
+        with tempfile.TemporaryDirectory() as made:
+            report = pathlib.Path(made) / "junit.xml"
+            report.write_text("""<testsuites><testsuite>
+                <testcase classname="a" name="tried_again"/><testcase classname="a" name="tried_again"/>
+                <testcase classname="a" name="torn_down"/>
+                <testcase classname="a" name="torn_down"><error message="OSError: gone"/></testcase>
+                </testsuite></testsuites>""")
+            self.assertEqual(outcomes.read(report), {("a", "tried_again"): "passed", ("a", "torn_down"): "passed, error (OSError)"})
+
     def test_a_run_that_ends_early_or_never(self):
         with tempfile.TemporaryDirectory() as made:
             folder = pathlib.Path(made)
