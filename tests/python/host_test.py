@@ -117,6 +117,10 @@ class Legal(HostTest):
         self.assertRegex(self.command("info", trace), r"\nlost +[\d,]+: tensor kind not supported\n")
 
 
+    def test_functions_that_are_replaced_are_operators_in_torchscript(self):
+        self.check_same("scripted.py")
+
+
 class Names(HostTest):
     def test_each_living_model_has_its_own_names(self):
         self.check_same("names.py")

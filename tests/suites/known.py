@@ -15,6 +15,8 @@ class Known:
 KNOWN = (
     Known("pytorch-nn", "check", "nan", "MultiheadAttention output:0", True,
           "test_multihead_attention compares two masks, and says itself that rows which are masked out completely are NaN"),
+    Known("pytorch-autograd", "check", "nan", "MyFuncBackward grad_input:0", True,
+          "test_anomaly_mode_no_check_nan returns NaN from a backward on purpose"),
     Known("opacus", "check", "nan", "ModelWithLoss#*.criterion output:0", True,
           "grad_samples tests a batch of no rows: the mean over it is NaN"),
 )

@@ -3,7 +3,13 @@ import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # all of our Python; on PYTHONPATH
 
-own = object.__getattribute__  # an attribute of a module, without a `__getattribute__` of the program
+
+def own(module, name):
+    """An attribute of a module, without a `__getattribute__` of the program."""
+    try:
+        return object.__getattribute__(module, name)
+    except AttributeError:  # a module of TorchScript asks what is in C++
+        return getattr(module, name)
 
 
 def mode_of(module, otherwise):

@@ -50,7 +50,9 @@ class ModuleFacts:
     def tell(self, thread, entry, module):
         """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
         this evaluates, or the attributes are others."""
-        module = own(module, "_modules").get(_COMPILED, module)
+        children = own(module, "_modules")
+        if _COMPILED in children:
+            module = children[_COMPILED]
         first, entry.untold = entry.untold, False
         told = not first and self._is_told(entry, module)
         evaluates = thread.slot[1] == engine.EVALUATION
