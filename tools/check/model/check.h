@@ -50,7 +50,8 @@ class Check {
   }
 
  protected:
-  void report(Finding finding) { findings_.push_back(std::move(finding)); }
+  /// @return the finding, valid until the next one.
+  Finding& report(Finding finding) { return findings_.emplace_back(std::move(finding)); }
   void look(std::string_view id) {
     for (auto& [name, count] : looks_) {
       if (name == id) return void(++count);

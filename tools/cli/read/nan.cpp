@@ -95,6 +95,16 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
   return "What it was made of was not recorded; every value before it is finite.";
 }
 
+/// What is known of an ingredient, which has no NaN and no infinity but those of masks.
+std::string numbers_of(const Seen& seen) {
+  if (seen.stats.finite == 0) return "negative infinities alone";
+  const std::string largest = number_text(magnitude_as_double(seen.dtype, seen.stats.amax));
+  return seen.stats.neg_inf == 0
+             ? "finite, up to " + largest
+             : count_text(seen.stats.neg_inf) +
+                   " negative infinities (a mask?), else finite, up to " + largest;
+}
+
 std::string warning_text(Warning what, const Seen& seen) {
   switch (what) {
     case Warning::kSaturated:
@@ -204,12 +214,9 @@ void print_report(Output& output, const NanSearch& search, const FormerOwner& ow
               "), record " + std::to_string(birth.seq));
   output.line(verdict(search, definitions));
   for (const Ingredient& one : search.ingredients()) {
-    output.line(
-        "  " + name_text(definitions, one.slot) + ": " +
-        (one.value ? "finite, up to " +
-                         number_text(magnitude_as_double(one.value->dtype, one.value->stats.amax)) +
-                         " (" + place_of(*one.value, definitions) + ')'
-                   : "not known"));
+    output.line("  " + name_text(definitions, one.slot) + ": " +
+                (one.value ? numbers_of(*one.value) + " (" + place_of(*one.value, definitions) + ')'
+                           : "not known"));
   }
   print_frames(output, search, definitions);
   print_warnings(output, search, definitions);

@@ -2,8 +2,8 @@
 /// @file nan_search.h
 /// Finds the first value in a trace that is not finite, and the values that it was computed from.
 ///
-/// Rule:        a NaN or a positive infinity counts. Negative infinities alone do not, since
-/// attention masks consist of them.
+/// Rule:        a NaN or an infinity counts; of forward passes no negative one, since attention masks
+///              consist of them.
 /// Memory:      the last values to be shown, and the hashes of one step.
 /// Threads:     one.
 
@@ -31,7 +31,12 @@ struct Seen {
   format::Stats stats;
   uint64_t address = 0, bytes = 0, generation = 0;
 
-  [[nodiscard]] bool bad() const { return stats.nan != 0 || stats.pos_inf != 0; }
+  [[nodiscard]] bool bad() const {
+    const bool no_mask = place.phase == format::Phase::kLoss ||
+                         place.phase == format::Phase::kBackward ||
+                         place.phase == format::Phase::kOptimizer;
+    return stats.nan != 0 || stats.pos_inf != 0 || (no_mask && stats.neg_inf != 0);
+  }
 };
 
 [[nodiscard]] Seen seen_of(const format::TensorStats& event);

@@ -233,6 +233,7 @@ TEST_CASE("check command: names of files and modules do not move a terminal", "[
   for (Entry& entry : run.entries)
     if (entry.value.scope == "fc2") entry.value.scope = "fc\x1b[31m2\n";
   run.at(2, "fc\x1b[31m2\n", "output:0").values[0] = kNan;
+  run.at(2, "", "output:0").values[0] = kNan;
   leave_open(run, dir / "a\x1b[2Jb.ctrace");
   const ProcessResult result = run_check({dir / "a\x1b[2Jb.ctrace"});
   CHECK(result.exit_code == 4);

@@ -142,6 +142,7 @@ TEST_CASE("check: two traces of one rank are not two ranks", "[check][ranks]") {
 TEST_CASE("check: each rank is judged by itself, too", "[check][ranks]") {
   std::vector<Training> ranks = pair_of(5);
   ranks[1].at(2, "fc2", "output:0").values[0] = kNan;
+  ranks[1].at(2, "", "output:0").values[0] = kNan;
   const check::CheckResult result = checked(ranks);
   CHECK(found(result) == List{{"nan", Severity::kError, 2, "fc2", "output:0"}});
   CHECK(result.findings[0].rank == 1);

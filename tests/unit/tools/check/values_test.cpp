@@ -46,10 +46,37 @@ TEST_CASE("check nan: the first is named, not what follows from it", "[check][na
 TEST_CASE("check nan: an infinity is one, too", "[check][nan]") {
   Training run = training(3);
   run.at(1, "fc1", "output:0").values[0] = kInfinity;
+  run.at(1, "", "output:0").values[0] = kInfinity;
   const check::CheckResult result = checked(run, {"nan"});
   CHECK(found(result) == List{{"nan", Severity::kWarning, 1, "fc1", "output:0"}});
   CHECK(contains(result.findings.at(0).text, "infinity"));
   CHECK(contains(result.findings[0].evidence.at(0), "0 NaN, 1 infinite of 32 elements (f32)"));
+}
+
+TEST_CASE("check nan: what goes no further is a note, and hides nothing", "[check][nan]") {
+  Training run = training(5);
+  for (const uint32_t step : {1U, 2U, 3U}) run.at(step, "fc1", "output:0").values[0] = kNan;
+  run.at(1, "fc2", "grad_output:0").values[0] = kNan;
+  const check::CheckResult harmless = checked(run, {"nan"});
+  CHECK(found(harmless) == List{{"nan", Severity::kHint, 1, "fc1", "output:0"}});
+  CHECK(contains(harmless.findings[0].text, "goes no further"));
+
+  run.at(3, "", "loss").values[0] = kNan;  // the root's output is finite: it was born behind it
+  const List both = found(checked(run, {"nan"}));
+  CHECK(both == List{{"nan", Severity::kError, 3, "", "loss"},
+                     {"nan", Severity::kHint, 1, "fc1", "output:0"}});
+  run.at(3, "", "output:0").values[0] = kNan;
+  const List born = found(checked(run, {"nan"}));
+  CHECK(born == List{{"nan", Severity::kError, 3, "fc1", "output:0"}});  // in the place of the note
+}
+
+TEST_CASE("check nan: a negative infinity is one where no mask can be", "[check][nan]") {
+  Training gradient = training(4);
+  gradient.at(2, "fc1", "grad:weight").values[0] = -kInfinity;
+  CHECK(found(gradient, "nan") == List{{"nan", Severity::kError, 2, "fc1", "grad:weight"}});
+  Training loss = training(4);
+  loss.at(1, "", "loss").values[0] = -kInfinity;
+  CHECK(found(loss, "nan") == List{{"nan", Severity::kError, 1, "", "loss"}});
 }
 
 TEST_CASE("check nan: masks, unwritten memory and hashes are silent", "[check][nan]") {
@@ -73,6 +100,7 @@ TEST_CASE("check nan: of the data it is a hint, or the origin", "[check][nan]") 
   CHECK(found(missing, "nan") == List{{"nan", Severity::kHint, 1, "", "input:0"}});
   Training origin = missing;
   origin.at(2, "fc2", "output:0").values[0] = kNan;
+  origin.at(2, "", "output:0").values[0] = kNan;
   const check::CheckResult result = checked(origin, {"nan"});
   CHECK(found(result) == List{{"nan", Severity::kWarning, 2, "", "input:0"}});
 }
@@ -83,6 +111,7 @@ TEST_CASE("check nan: gradients under a loss scale are a hint, a birth behind th
   for (const uint32_t step : {0U, 1U}) run.at(step, "fc1", "grad:weight").values[0] = kInfinity;
   CHECK(found(run, "nan") == List{{"nan", Severity::kHint, 0, "fc1", "grad:weight"}});
   run.at(3, "fc1", "output:0").values[0] = kNan;
+  run.at(3, "", "output:0").values[0] = kNan;
   const List both = found(checked(run, {"nan"}));
   CHECK(both == List{{"nan", Severity::kError, 3, "fc1", "output:0"},
                      {"nan", Severity::kHint, 0, "fc1", "grad:weight"}});
@@ -91,6 +120,7 @@ TEST_CASE("check nan: gradients under a loss scale are a hint, a birth behind th
 TEST_CASE("check nan: what it says of the inputs holds", "[check][nan]") {
   Training run = training(3);
   run.at(1, "fc2", "output:0").values[0] = kNan;
+  run.at(1, "", "output:0").values[0] = kNan;
   run.at(1, "fc2", "input:0").values[0] = -kInfinity;
   const check::CheckResult mask = checked(run, {"nan"});
   for (const std::string& line : mask.findings.at(0).evidence)
@@ -98,6 +128,7 @@ TEST_CASE("check nan: what it says of the inputs holds", "[check][nan]") {
 
   Training tokens = training(3);
   tokens.at(1, "fc2", "output:0").values[0] = kNan;
+  tokens.at(1, "", "output:0").values[0] = kNan;
   StatsSpec& input = tokens.at(1, "fc2", "input:0");
   input.dtype = format::DType::kI64;
   input.stats.count = input.stats.finite = 32;
