@@ -5,8 +5,8 @@
 /// Why it is a fault: ranks that hold the same weights after one step and add up their gradients
 /// hold the same weights after every step. Ranks that take the same batches compute one batch
 /// several times.
-/// Judged: ranks that begin with equal weights. Others hold shards or do other work. A warning
-/// where they share nothing from the first step on: they may never have been meant to. The same
+/// Judged: ranks that begin with equal weights. Others hold shards or do other work. A hint where
+/// they share nothing from the first step on: nothing says that they are meant to. The same
 /// batches in another order are a hint: epochs that every rank shuffles for itself may be meant.
 /// tools/origin/judge/replicas.cpp judges each parameter, for which it holds the values of all ranks
 /// at a time. Ranks are compared as a whole here, by sums of 24 bytes a step, one rank after the
@@ -130,7 +130,8 @@ class Ranks {
     size_t alike = 0;
     const Seen* const first = first_unlike(here, there, alike);
     const bool from_the_start = parting.step == of(parting.rank).steps.front().sums.step;
-    if (alike == 0 && from_the_start) finding.severity = Severity::kWarning;
+    const bool shared_nothing = alike == 0 && from_the_start;
+    if (shared_nothing) finding.severity = Severity::kHint;
     if (first != nullptr) {
       finding.phase = first->phase;
       finding.scope = first->scope;
@@ -143,7 +144,10 @@ class Ranks {
                                (alike == 0 ? "and none" : "and " + std::to_string(alike)) +
                                " of its gradients and weights");
     finding.cause =
-        parting.in_gradients
+        shared_nothing ? "weights that are averaged every few steps, or shards of an optimizer, "
+                         "are like this; "
+                         "else gradients are never reduced"
+        : parting.in_gradients
             ? "gradients that are not reduced (no_sync, a parameter outside of the "
               "reduction, a hook), or a reduction that gives unlike results"
             : "an update that depends on the rank, or memory of the weights was overwritten";

@@ -40,7 +40,7 @@ TEST_CASE("check replicas-parted: gradients that differ", "[check][ranks]") {
   CHECK(contains(result.findings[0].text, "their gradients differ"));
 }
 
-TEST_CASE("check replicas-parted: ranks that never shared anything are a warning",
+TEST_CASE("check replicas-parted: ranks that never shared anything are a hint",
           "[check][ranks]") {
   std::vector<Training> ranks = pair_of(4);
   for (Entry& entry : ranks[1].entries)
@@ -48,7 +48,7 @@ TEST_CASE("check replicas-parted: ranks that never shared anything are a warning
       for (float& v : entry.value.values) v += 1;
   const List all = found(checked(ranks, {"replicas-parted"}));
   REQUIRE(all.size() == 1);
-  CHECK(all[0].severity == Severity::kWarning);
+  CHECK(all[0].severity == Severity::kHint);
   CHECK(all[0].step == 0);
 }
 
