@@ -65,6 +65,18 @@ class Run(ControlsTest):
         self.assertRegex(last, "0 error findings, first NaN or infinity in step [12]; next: "
                          "convtrace show --nan /.*a.ctrace$")
 
+    def test_warnings_are_counted(self):
+        script = self.write("op.py", "import torch\n"
+                            "@torch.library.custom_op('run_test::grows', mutates_args=())\n"
+                            "def grows(x: torch.Tensor) -> torch.Tensor:\n"
+                            "    x.data.add_(1)\n"
+                            "    return x * 2\n"
+                            "model = torch.nn.Linear(2, 2)\n"
+                            "with torch.no_grad():\n"
+                            "    grows(model(torch.ones(1, 2)))\n")
+        last = self.run_loop(sys.executable, script).stderr.splitlines()[-1]
+        self.assertRegex(last, "0 error findings, 1 warning; next: convtrace findings /.*a.ctrace$")
+
     def test_memory_that_is_not_watched_is_said(self):
         last = self.run_loop("env", "CONVTRACE_CPU_ALLOC=off", *self.program()).stderr.splitlines()[-1]
         self.assertIn("0 error findings (memory of CPU tensors not watched); next: ", last)

@@ -226,7 +226,9 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
       nan_step_ = tensor->header.step;
     }
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
-    if (finding->level != format::Level::kError || finding->suppressed) return;
+    if (finding->suppressed) return;
+    if (finding->level == format::Level::kWarning) ++warnings_;
+    if (finding->level != format::Level::kError) return;
     ++findings_;
     urgent_ = true;
     say(trace, *finding);
@@ -291,10 +293,12 @@ void WriterThread::say_end(const OpenTrace& trace) const {
                     "%s: %" PRIu64 " events, %" PRIu64 " not recorded%s", path, events, lost_,
                     lost_ != 0 ? " (reasons: convtrace info)" : "");
   }
-  const char* const next = findings_ != 0 ? "convtrace findings"
-                           : nan_step_    ? "convtrace show --nan"
-                           : lost_ != 0   ? "convtrace info"
-                                          : "convtrace-diff OTHER.ctrace";
+  const char* const next = findings_ + warnings_ != 0 ? "convtrace findings"
+                           : nan_step_                ? "convtrace show --nan"
+                           : lost_ != 0               ? "convtrace info"
+                                                      : "convtrace-diff OTHER.ctrace";
+  std::string found = count_noun(findings_, "error finding");
+  if (warnings_ != 0) found += ", " + count_noun(warnings_, "warning");
   const std::string nan =
       nan_step_ ? ", first NaN or infinity in step " + std::to_string(*nan_step_) : "";
   std::string recorded;
@@ -308,7 +312,7 @@ void WriterThread::say_end(const OpenTrace& trace) const {
            path, count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
            steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
            cut_off_ ? " and nothing behind them" : "",
-           count_noun(findings_, "error finding").c_str(),
+           found.c_str(),
            cpu_unwatched_ ? " (memory of CPU tensors not watched)" : "", nan.c_str(),
            recorded.c_str(), next, path);
 }

@@ -155,6 +155,7 @@ class WriterThread {
   bool bytes_said_ = false;
   bool cut_off_ = false;        ///< the trace has reached max_bytes
   uint64_t findings_ = 0;       ///< of level error, not suppressed
+  uint64_t warnings_ = 0;       ///< findings of that level, not suppressed
   bool cpu_unwatched_ = false;  ///< allocations of CPU tensors are not reported from some step on
   std::optional<uint32_t> nan_step_;  ///< the first step with a NaN or a positive infinity
   bool urgent_ = false;  ///< something was written that must not wait until its chunk is full
