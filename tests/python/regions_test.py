@@ -116,6 +116,26 @@ def call(args):
 
 
 class Modules(unittest.TestCase):
+    def ends(self, *nodes):
+        return {name: node.ends for name, node in graph_of(*nodes, Node("output", "", nodes[-1:], op="output")).nodes.items()}
+
+    def test_what_switches_a_mode_ends_no_module(self):
+        x, linear = Node("l_x_", "", op="placeholder"), Node("h", "block.fc")
+        off, side, on = Node("_set_grad_enabled", ""), Node("s", "block", [x]), Node("_set_grad_enabled_1", "")
+        off.meta["example_value"] = on.meta["example_value"] = None
+        product = Node("product", "block", [linear, side])
+        ends = self.ends(x, linear, off, side, on, product, Node("head", "head", [product]))
+        self.assertEqual(ends, {"_set_grad_enabled": 0, "_set_grad_enabled_1": 0, "h": 1, "s": 0, "product": 1, "head": 1})
+
+    def test_a_module_returns_what_is_taken_outside(self):
+        x = Node("l_x_", "", op="placeholder")
+        up = Node("up", "mlp.up", [x])
+        kept = Node("kept", "mlp", [up])  # nothing takes it
+        size = Node("size", "mlp", [up])
+        size.meta["example_value"] = 4
+        ends = self.ends(x, up, kept, size, Node("view", "", [up, size]))
+        self.assertEqual(ends, {"up": 1, "kept": 0, "size": 0, "view": 0})
+
     def test_the_node_of_each_call(self):
         function, = wrapper_source.read(REGION, LINES)
         x, weight = Node("l_x_", "", op="placeholder"), Node("l_w_", "", op="placeholder")

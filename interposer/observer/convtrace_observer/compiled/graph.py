@@ -29,7 +29,7 @@ class Graph:
         self.nodes, self.visits = {}, {}  # by name; by id of a module
         self._by_trace, self._by_position, self._arguments = {}, {}, []
         self.roots, self.is_resumed = {}, False  # id of each outermost module: where Dynamo found it, as "L['self'].model"
-        numbers, before = {}, None
+        numbers, computed = {}, []  # of placeholders; nodes with a value
         for position, fx in enumerate(graph.nodes):
             if fx.op == "placeholder":
                 user = next(iter(fx.users), None)
@@ -45,11 +45,22 @@ class Graph:
                     self.visits[number] = max(self.visits.get(number, 1), visit + 1)
                 for trace in node.trace, _LINE.sub("", node.trace):
                     self._by_trace.setdefault(trace, []).append(node)
-                if before is not None:
-                    before.ends = _left(before.modules, node.modules)
-                before = node
-        if before is not None:
-            before.ends = len(before.modules)
+                if _is_value(fx):
+                    computed.append(node)
+        self._find_ends(computed)
+
+    def _find_ends(self, nodes):
+        """A module returns the last of its values that something outside of it takes, be it the region's caller."""
+        returned = {}
+        for node in nodes:
+            for module in node.modules:
+                if any(one not in self.nodes or module not in self.nodes[one].modules for one in node.users):
+                    returned[module] = node
+        for node in nodes:
+            for module in reversed(node.modules):
+                if returned.get(module) is not node:
+                    break
+                node.ends += 1
 
     def argument(self, number):
         """@return the position of the first node that uses an argument of the graph, or None."""
@@ -117,12 +128,10 @@ def _ids(node):
     return [number for number, _, _ in node.modules]
 
 
-def _left(modules, following):
-    """How many modules are left between a node and the next one."""
-    shared = 0
-    while shared < min(len(modules), len(following)) and modules[shared] == following[shared]:
-        shared += 1
-    return len(modules) - shared
+def _is_value(fx):
+    """False for what switches a mode (`_set_grad_enabled`, `_enter_autocast`), and for numbers."""
+    value = fx.meta.get("example_value", ())
+    return value is not None and not isinstance(value, (bool, int, float, str))
 
 
 def _plain(trace):

@@ -40,8 +40,7 @@ TEST_CASE("check replicas-parted: gradients that differ", "[check][ranks]") {
   CHECK(contains(result.findings[0].text, "their gradients differ"));
 }
 
-TEST_CASE("check replicas-parted: ranks that never shared anything are a hint",
-          "[check][ranks]") {
+TEST_CASE("check replicas-parted: ranks that never shared anything are a hint", "[check][ranks]") {
   std::vector<Training> ranks = pair_of(4);
   for (Entry& entry : ranks[1].entries)
     if (entry.value.phase == Phase::kBackward || entry.value.phase == Phase::kOptimizer)
