@@ -311,8 +311,7 @@ void WriterThread::say_end(const OpenTrace& trace) const {
   announce("%s: %s, %s, %" PRIu64 " bytes%s; %" PRIu64 " not recorded%s, %s%s%s%s; next: %s %s",
            path, count_noun(steps_, "step").c_str(), count_noun(events, "event").c_str(),
            steps_ == 0 ? bytes : bytes / steps_, steps_ == 0 ? "" : " a step", lost_,
-           cut_off_ ? " and nothing behind them" : "",
-           found.c_str(),
+           cut_off_ ? " and nothing behind them" : "", found.c_str(),
            cpu_unwatched_ ? " (memory of CPU tensors not watched)" : "", nan.c_str(),
            recorded.c_str(), next, path);
 }
