@@ -83,8 +83,8 @@ struct TensorStats {
   int64_t pad_index = 0;                 ///< what stands for "nothing here"
   uint64_t pad_count = 0;                ///< elements that are pad_index, or kNotCounted
   std::span<const uint64_t> pad_rows{};  ///< the same of each row of a batch, or nothing
-  /// Elements whose bits are all those of CONVTRACE_POISON, of an op's inputs and outputs; on a
-  /// GPU those among the samples.
+  /// Elements whose bits are all those of CONVTRACE_POISON; on a GPU, of an op's inputs and outputs
+  /// those among the samples.
   uint64_t poisoned = 0;
   uint64_t collective = 0;  ///< `id` of the Collective that sent or received it, or 0
   static constexpr std::string_view kName = "stats";

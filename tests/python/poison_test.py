@@ -1,15 +1,22 @@
 """CONVTRACE_POISON under the real preload library: what an op leaves unwritten is found, memory of others is
 left alone, and where it cannot be done it is said."""
+import json
 import os
+import subprocess
 import unittest
 
-from preload_test import ProgramTest, raw
+from preload_test import SHOW, ProgramTest, raw
 from support import torch
 
 
 class Poison(ProgramTest):
     def run_poisoned(self, **settings):
         return self.run_program("poison.py", os.path.join(self.folder, "file"), CONVTRACE_POISON="1", **settings)
+
+    def command(self, expect, *words):
+        done = subprocess.run([SHOW, *words], stdout=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.returncode, expect)
+        return done.stdout
 
     def test_unwritten_elements_are_found_where_they_arise(self):
         done = self.run_poisoned()
@@ -38,6 +45,15 @@ class Poison(ProgramTest):
             self.assertEqual(raw(expected), raw(found), place)
         trace, = self.traces()
         self.check_clean(trace)
+
+    def test_a_nan_of_the_pattern_is_told_as_never_written(self):
+        self.run_program("unwritten.py", CONVTRACE_POISON="1")
+        trace, = self.traces()
+        report = json.loads(self.command(4, "check", "--json", "-", trace))
+        finding, = (one for one in report["findings"] if one["id"] == "nan")
+        self.assertEqual((finding["level"], finding["scope"], finding["cause"]), ("error", "1", "memory that was never written"))
+        self.assertIn("16 elements hold what CONVTRACE_POISON fills new memory with", finding["evidence"])
+        self.assertIn("\nIt was never written: 16 elements hold what CONVTRACE_POISON", self.command(0, "show", "--nan", trace))
 
     def test_where_it_cannot_be_done_it_is_said(self):
         done = self.run_poisoned(CONVTRACE_CPU_ALLOC="off")

@@ -156,6 +156,7 @@ class Judge {
     value.stats = event.stats;
     value.padding = event.padding;
     value.pad_count = event.pad_count;
+    value.poisoned = event.poisoned;
     value.storage = event.value.storage;
     value.address = event.address;
     keep_elements(event, step, value);

@@ -214,7 +214,7 @@ bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
   const bool usual = event.capture == format::Capture::kHash ||
                      (event.capture == format::Capture::kStats && request.samples != 0 &&
                       request.samples <= stats::kSampleCount);
-  const bool more = (deps_.poison && event.op) || event.padding != format::Padding::kNone;
+  const bool more = deps_.poison || event.padding != format::Padding::kNone;
   stats::Layout elements;
   if (!usual || more || event.bytes == 0 || !stats::flatten(request.view, elements).ok()) {
     return false;
@@ -239,7 +239,7 @@ void ObserverPort::Batch::compute_here(TensorRequest& request) {
     leading = leading_values(request.view, request.samples);
     event.leading = leading;
   }
-  if (deps_.poison && event.op) event.poisoned = count_poisoned(request.view);
+  if (deps_.poison) event.poisoned = count_poisoned(request.view);
   PaddingCount padding;
   if (event.padding != format::Padding::kNone) {
     padding = count_padding(request.view, event.pad_index);

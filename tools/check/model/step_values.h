@@ -55,6 +55,7 @@ struct Value {
   uint64_t address = 0;
   format::Padding padding = format::Padding::kNone;
   uint64_t pad_count = 0;
+  uint64_t poisoned = 0;  ///< elements that hold the pattern of CONVTRACE_POISON
 
   [[nodiscard]] bool measured() const { return capture != format::Capture::kHash; }
   /// Whether every element is 0; false where only a hash is known.

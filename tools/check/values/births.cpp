@@ -200,8 +200,12 @@ class Births : public Check {
                                      ": finite, up to " +
                                      tools::number_text(input->stats.amax.as_f64()));
     }
+    if (value.poisoned != 0)
+      finding.evidence.push_back(tools::counted(value.poisoned, "element") +
+                                 " hold what CONVTRACE_POISON fills new memory with");
     finding.cause =
-        value.place.phase == Phase::kData
+        value.poisoned != 0 ? "memory that was never written"
+        : value.place.phase == Phase::kData
             ? severity == Severity::kHint
                   ? "the data contain it, perhaps for what is missing; no later value does"
                   : "the data contain it"

@@ -67,6 +67,9 @@ double dynamic_range(const Seen& seen) {
 std::string verdict(const NanSearch& search, const Definitions& definitions) {
   const Seen& birth = *search.birth();
   const std::string_view slot = definitions.text(birth.slot);
+  if (birth.poisoned != 0)
+    return "It was never written: " + counted(birth.poisoned, "element") +
+           " hold what CONVTRACE_POISON fills new memory with.";
   // In evaluation, only an input of the root module has statistics.
   const bool evaluated = birth.place.phase == Phase::kEvaluation;
   if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {

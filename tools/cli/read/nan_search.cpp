@@ -30,7 +30,8 @@ Seen seen_of(const TensorStats& e) {
           .stats = e.stats,
           .address = e.address,
           .bytes = e.bytes,
-          .generation = e.value.generation};
+          .generation = e.value.generation,
+          .poisoned = e.poisoned};
 }
 
 bool NanSearch::slot_begins(format::StringId slot, std::string_view text) const {

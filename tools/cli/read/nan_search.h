@@ -29,7 +29,7 @@ struct Seen {
   format::KernelId kernel;
   format::DType dtype = format::DType::kUnknown;
   format::Stats stats;
-  uint64_t address = 0, bytes = 0, generation = 0;
+  uint64_t address = 0, bytes = 0, generation = 0, poisoned = 0;
 
   [[nodiscard]] bool bad() const {
     const bool no_mask = place.phase == format::Phase::kLoss ||
