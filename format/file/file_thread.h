@@ -55,10 +55,10 @@ class FileThread {
     if (thrown) std::rethrow_exception(thrown);
   }
 
-  /// Inside run(), once.
+  /// Once: inside run(), or without a thread.
   /// @param fd, path  as for GuardedFile.
   void hold(int fd, std::string path) noexcept { file_.emplace(fd, std::move(path), true); }
-  /// Inside run(), after hold().
+  /// Where hold() may be called, after it.
   [[nodiscard]] GuardedFile& file() noexcept { return *file_; }
 
   /// Ends the thread while the program has no other one. The file, and its lock, stay open in the

@@ -145,8 +145,7 @@ class Ranks {
                                " of its gradients and weights");
     finding.cause =
         shared_nothing ? "weights that are averaged every few steps, or shards of an optimizer, "
-                         "are like this; "
-                         "else gradients are never reduced"
+                         "are like this; else gradients are never reduced"
         : parting.in_gradients
             ? "gradients that are not reduced (no_sync, a parameter outside of the "
               "reduction, a hook), or a reduction that gives unlike results"

@@ -71,10 +71,10 @@ class Facts {
   [[nodiscard]] bool plain_descent() const;
 
  private:
-  const format::Definitions& names_;
-  std::map<std::pair<std::string, std::string>, std::string> modules_;  ///< (scope, name)
   void take_setting(std::string_view name, const std::string& value);
 
+  const format::Definitions& names_;
+  std::map<std::pair<std::string, std::string>, std::string> modules_;  ///< (scope, name)
   std::map<std::string, std::string> program_;
   std::map<std::string, Settings, std::less<>> settings_;  ///< by key
 };

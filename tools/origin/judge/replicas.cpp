@@ -275,8 +275,7 @@ struct Replicas::Impl {
       if (parted) origin.evidence.push_back("its parameter parts in the same step");
       origin.next =
           "look for what keeps it out of the reduction: no_sync, a hook, a call of DDP's .module "
-          "in "
-          "place of DDP, a parameter that was added later";
+          "in place of DDP, a parameter that was added later";
       const uint64_t bit = told.tell(std::move(origin), name);
       for (const uint32_t queue : minority.empty() ? of.queues : minority)
         told.give(queue, bit, nullptr);

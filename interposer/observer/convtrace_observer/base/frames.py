@@ -6,7 +6,7 @@ that one's name and lines. On the stack of a running program our frames are seen
 """
 import sys
 
-from . import FOLDER
+from . import FOLDER, signals
 
 # warnings.warn(), when it counts the levels of a stack, passes by frames whose file has both words in its name.
 _PASSED_BY = " (importlib _bootstrap)"
@@ -15,16 +15,13 @@ _MOST_UNITS = 8  # of code that one entry of a table of positions stands for
 _LONG_FORM = 14  # of an entry: lines and columns as they are
 
 
-_traceback = vars(BaseException)["__traceback__"]  # a class of the program may refuse to set it, or do something else
-
-
 def hide(error):
     """Takes our frames off the outer end of the traceback of an error that a function of ours passes on. Called where it
     was caught, before `raise`. Up to Python 3.10 that brings them back."""
-    traceback = _traceback.__get__(error)
+    traceback = signals.traceback_of(error)
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
         traceback = traceback.tb_next
-    _traceback.__set__(error, traceback)
+    signals.set_traceback(error, traceback)
 
 
 _known = {}  # code as it was compiled -> code of the frames

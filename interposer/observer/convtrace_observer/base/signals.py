@@ -2,13 +2,16 @@
 what it raises is the program's, and whoever catches an exception here lets it pass.
 """
 
+_traceback = vars(BaseException)["__traceback__"]  # a class of the program may refuse to set it, or do something else
+traceback_of, set_traceback = _traceback.__get__, _traceback.__set__
+
 
 def is_from_handler(error):
     import signal
 
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers} - {None}
-    traceback = vars(BaseException)["__traceback__"].__get__(error)
+    traceback = traceback_of(error)
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
             return True

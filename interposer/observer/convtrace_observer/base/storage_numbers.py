@@ -1,6 +1,7 @@
 """Numbers of storages, of which no storage ever has another's."""
 import itertools
-import sys
+
+from . import tokens
 
 _SWEPT_FIRST = 4096  # storages, before the first look for those that are gone
 
@@ -21,12 +22,8 @@ class StorageNumbers:
         known = self._known.get(id(token))
         if known is None:
             if len(self._known) >= self._most:
-                self._forget_dead()
+                tokens.forget_dead(self._known)
+                self._most = max(_SWEPT_FIRST, 2 * len(self._known))
             known = self._known[id(token)] = token, next(count)
         return known[1]
 
-    def _forget_dead(self):
-        alone = ({}, 0)
-        references = sys.getrefcount(alone[0])
-        self._known = {key: known for key, known in self._known.items() if sys.getrefcount(known[0]) > references}
-        self._most = max(_SWEPT_FIRST, 2 * len(self._known))

@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 
-from ..base import FOLDER, engine, mode_of, own, signals, values
+from ..base import FOLDER, engine, mode_of, own, signals, tokens, values
 from ..calls import naming
 from . import code_facts
 
@@ -204,19 +204,11 @@ class OptimizerFacts:
         if id(token) in self._known:
             return False
         if len(self._known) >= self._most:
-            self._forget_dead()
+            tokens.forget_dead(self._known)
+            self._most = max(_SWEPT_FIRST, 2 * len(self._known))
         self._known[id(token)] = token, self._count, []
         self._count += 1
         return True
-
-    def _forget_dead(self):
-        """A token that nothing but this refers to has no optimizer."""
-        alone = (str(self._count) + "#",)
-        references = sys.getrefcount(alone[0])
-        for key, known in list(self._known.items()):
-            if sys.getrefcount(known[0]) == references:
-                self._known.pop(key, None)
-        self._most = max(_SWEPT_FIRST, 2 * len(self._known))
 
     def tell(self, batch, optimizer):
         _, number, groups = self._known[id(_token(optimizer))]
