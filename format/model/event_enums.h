@@ -67,16 +67,18 @@ namespace convtrace::format {
   X(kInGraph, 11, "run by a graph launch")                   \
   X(kMayWait, 12, "it may wait for other work")
 
-#define CONVTRACE_FINDING_KINDS(X)                  \
-  X(kFreedUnderOutput, 0, "freed-under-output")     \
-  X(kUseAfterFree, 1, "use-after-free")             \
-  X(kStaleRead, 2, "stale-read")                    \
-  X(kCrossStreamReuse, 3, "cross-stream-reuse")     \
-  X(kOutputAliasesInput, 4, "output-aliases-input") \
-  X(kInputMutated, 5, "input-mutated")              \
-  X(kAutotuneMutation, 6, "autotune-mutation")      \
-  X(kNeverWritten, 7, "never-written")              \
-  X(kAliasPatternDiffers, 8, "alias-pattern-differs")
+#define CONVTRACE_FINDING_KINDS(X)                    \
+  X(kFreedUnderOutput, 0, "freed-under-output")       \
+  X(kUseAfterFree, 1, "use-after-free")               \
+  X(kStaleRead, 2, "stale-read")                      \
+  X(kCrossStreamReuse, 3, "cross-stream-reuse")       \
+  X(kOutputAliasesInput, 4, "output-aliases-input")   \
+  X(kInputMutated, 5, "input-mutated")                \
+  X(kAutotuneMutation, 6, "autotune-mutation")        \
+  X(kNeverWritten, 7, "never-written")                \
+  X(kAliasPatternDiffers, 8, "alias-pattern-differs") \
+  X(kUsedBeforeWait, 9, "used-before-wait")           \
+  X(kReceiveOverlaps, 10, "receive-overlaps")
 
 #define CONVTRACE_LOSS_REASONS(X)                                    \
   X(kQueueFull, 0, "queue full")                                     \
@@ -93,7 +95,8 @@ namespace convtrace::format {
   X(kGraphUnseen, 11, "kernels of a graph that cannot be seen")      \
   X(kValueNotStored, 12, "no memory for the value, statistics only") \
   X(kValueLeftOut, 13, "no memory for the value, left out")          \
-  X(kGraphMemory, 14, "copies and allocations inside a graph")
+  X(kGraphMemory, 14, "copies and allocations inside a graph")       \
+  X(kNotAwaited, 15, "collective not waited for")
 
 /// Calls that order work on the GPU beyond its place in a stream: they create or destroy an event
 /// or a stream, or make a stream, or the host, wait for work of another. From kCaptureBegin to
@@ -113,14 +116,17 @@ namespace convtrace::format {
 
 /// The moment of a tagged op's call that an Op event describes: its begin, an input or output, its
 /// end; the place of the call, if an output shares memory with an input; later, the death of a
-/// storage of an input or output.
-#define CONVTRACE_OP_MOMENTS(X) \
-  X(kBegin, 0, "begin")         \
-  X(kInput, 1, "input")         \
-  X(kOutput, 2, "output")       \
-  X(kEnd, 3, "end")             \
-  X(kStack, 4, "stack")         \
-  X(kStorageDeath, 5, "storage-death")
+/// storage of an input or output. In flight: a collective that the program has to wait for has begun
+/// to use a tensor; awaited: the program has waited for it.
+#define CONVTRACE_OP_MOMENTS(X)        \
+  X(kBegin, 0, "begin")                \
+  X(kInput, 1, "input")                \
+  X(kOutput, 2, "output")              \
+  X(kEnd, 3, "end")                    \
+  X(kStack, 4, "stack")                \
+  X(kStorageDeath, 5, "storage-death") \
+  X(kInFlight, 6, "in-flight")         \
+  X(kAwaited, 7, "awaited")
 
 /// The effect of a Copy on memory. kDiscard: the contents are undefined from now on.
 #define CONVTRACE_COPY_KINDS(X) \

@@ -300,14 +300,16 @@ struct Sync {
 };
 
 /// A tagged op (torch.library, autograd.Function) and the memory that it took and gave: one event
-/// for its begin, each tensor and its end, one after another on its thread.
+/// for its begin, each tensor and its end, one after another on its thread. Also the tensors of a
+/// collective that a program has to wait for.
 struct Op {
   EventHeader header;
   Place place;
   OpMoment moment = OpMoment::kBegin;
   bool declares_alias = false;  ///< end: it says that outputs may share memory with inputs
   bool has_schema = false;      ///< end: a torch.library op, whose schema declares aliasing
-  bool written = false;         ///< input: declared, or known to the framework, as written in place
+  bool written = false;  ///< input: declared, or known to the framework, as written in place;
+                         ///< in flight: by the collective; awaited: meanwhile, by the program
   bool frees_reported = false;  ///< of its memory: the allocator tells what it frees
   bool borrows = false;  ///< output: its storage cannot be resized, as one in another's memory
   StringId op;
@@ -321,7 +323,9 @@ struct Op {
   static constexpr std::string_view kName = "op";
   static constexpr void fields(auto& e, const auto& visit) {
     using enum OpMoment;
-    const bool output = e.moment == kOutput, tensor = output || e.moment == kInput;
+    const bool output = e.moment == kOutput;
+    const bool tensor =
+        output || e.moment == kInput || e.moment == kInFlight || e.moment == kAwaited;
     const bool end = e.moment == kEnd, stack = e.moment == kStack;
     visit(kFixed<4>, "moment", e.moment);
     visit(kFixed<1>, "place", e.place);

@@ -42,6 +42,10 @@ const char* cause_of(format::FindingKind kind) {
              "in place (restore_value, reset_to_zero)";
     case Kind::kNeverWritten:
       return "an op that leaves a part of its output as it was allocated";
+    case Kind::kUsedBeforeWait:
+      return "a missing wait(): an asynchronous collective may still use the tensor";
+    case Kind::kReceiveOverlaps:
+      return "receptions into one buffer that are on their way at once";
     case Kind::kAliasPatternDiffers:
       return "memory that two tensors share in one run alone";
     default:

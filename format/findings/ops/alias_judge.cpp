@@ -48,6 +48,9 @@ void AliasJudge::on(const format::Op& event, Findings& findings) {
       return;
     case format::OpMoment::kStorageDeath:
       return on_storage_dead(event, findings);
+    case format::OpMoment::kInFlight:
+    case format::OpMoment::kAwaited:
+      return;
   }
 }
 

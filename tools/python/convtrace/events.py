@@ -27,16 +27,17 @@ _NAMES = {
     "padding": ("none", "embedding", "labels"),
     "source": ("driver", "stream-ordered", "virtual", "framework", "host", "foreign", "multicast"),
     "finding": ("freed-under-output", "use-after-free", "stale-read", "cross-stream-reuse", "output-aliases-input",
-        "input-mutated", "autotune-mutation", "never-written", "alias-pattern-differs"),
+        "input-mutated", "autotune-mutation", "never-written", "alias-pattern-differs",
+        "used-before-wait", "receive-overlaps"),
     "level": ("error", "warning", "info", "debug"),
     "reason": ("queue full", "record too large", "write failed", "disk budget reached", "statistics ring full",
         "tensor kind not supported", "stream not safe to use", "process ended first", "GPU work is off after an error",
         "damaged part of the file", "its CUDA context ended first", "kernels of a graph that cannot be seen",
         "no memory for the value, statistics only", "no memory for the value, left out",
-        "copies and allocations inside a graph"),
+        "copies and allocations inside a graph", "collective not waited for"),
     "sync": ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
         "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end"),
-    "moment": ("begin", "input", "output", "end", "stack", "storage-death"),
+    "moment": ("begin", "input", "output", "end", "stack", "storage-death", "in-flight", "awaited"),
     "kind_of_copy": ("copy", "set", "discard"),
 }
 _RANK_UNKNOWN = 255
@@ -363,6 +364,7 @@ class _Chunk:
             ("declares_alias", "has_schema", "written", "frees_reported", "borrows"))}}
         tensor = ["value", "slot", "device", "address", "bytes", "storage_bytes", "written", "frees_reported"]
         more = {"input": tensor, "output": tensor + ["borrows"], "end": ["declares_alias", "has_schema"],
+                "in-flight": tensor, "awaited": tensor,
                 "stack": ["slot"] if event["slot"] else [], "storage-death": ["value"]}.get(event["moment"], [])
         return {name: event[name] for name in ["moment", "phase", "scope", "call", "op", "stack", *more]}
 
