@@ -93,6 +93,9 @@ class Tracebacks(HostTest):
     def test_stacks_and_levels_of_warnings_are_those_of_the_program(self):
         self.check_same("tracebacks.py", "frames")
 
+    def test_anomaly_mode_prints_the_program_s_stack_of_a_forward_call(self):
+        self.check_same("anomaly.py")
+
 
 class Swapped(HostTest):
     def test_sharded_models_are_converted_on_one_rank(self):

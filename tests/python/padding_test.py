@@ -1,10 +1,13 @@
 """Inputs of embeddings and losses of which an index stands for padding."""
+import pickle
 import unittest
 
 from support import ObservedTest, torch
 from fake_engine import engine
 
 nn, functional = torch.nn, torch.nn.functional
+_CROSS_ENTROPY = torch._C._nn.cross_entropy_loss  # as it is without an observer
+_ASKED = "__name__", "__qualname__", "__module__", "__doc__"
 
 
 class Padding(ObservedTest):
@@ -52,7 +55,15 @@ class Padding(ObservedTest):
         self.observer.remove()
         self.assertEqual(observed.item(),
                          functional.cross_entropy(scores, target, label_smoothing=0.1).item())
-        self.assertFalse(hasattr(torch._C._nn.cross_entropy_loss, "__wrapped__"))
+        self.assertIs(torch._C._nn.cross_entropy_loss, _CROSS_ENTROPY)
+
+    def test_the_function_is_found_as_torchs_own(self):
+        replaced = torch._C._nn.cross_entropy_loss
+        self.assertIsNot(replaced, _CROSS_ENTROPY)
+        self.assertEqual([getattr(replaced, name) for name in _ASKED], [getattr(_CROSS_ENTROPY, name) for name in _ASKED])
+        self.assertIs(pickle.loads(pickle.dumps(replaced)), replaced)
+        with self.assertRaisesRegex(TypeError, "must be Tensor, not int"):
+            replaced(3)
 
     def test_a_traced_loss_is_torchs_own(self):
         class Model(nn.Module):

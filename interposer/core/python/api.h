@@ -30,6 +30,8 @@ struct PyMethodDef {
   const char* doc;
 };
 inline constexpr int kFastCall = 0x80;    // METH_FASTCALL
+inline constexpr int kArguments = 0x1;    // METH_VARARGS
+inline constexpr int kKeywords = 0x2;     // METH_KEYWORDS
 inline constexpr int kNoArguments = 0x4;  // METH_NOARGS
 /// Added to an argument count: the callee may overwrite args[-1]. PY_VECTORCALL_ARGUMENTS_OFFSET
 inline constexpr size_t kOffset = size_t{1} << (8 * sizeof(size_t) - 1);

@@ -3,6 +3,8 @@
 #include <exception>
 #include <memory>
 
+#include "interposer/core/python/preceded.h"
+
 namespace convtrace::python {
 namespace {
 
@@ -39,6 +41,7 @@ PyMethodDef functions[] = {
     {"operands", entry<&HotPath::operands, 8>, kFastCall, nullptr},
     {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
+    {"preceded", preceded, kFastCall, nullptr},
 };
 
 void destroy(PyObject* capsule) {

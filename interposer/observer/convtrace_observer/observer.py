@@ -72,7 +72,8 @@ class Observer(State):
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
                 "memory": self.read.memory, "number": self.read.number_of, "operands": lambda *given: False, "ask": self.names.ask,
-                "gradient": functools.partial(gradients.pass_by, self), "parameters": self.optimizers.record_parameters}
+                "preceded": lambda original, before: None, "gradient": functools.partial(gradients.pass_by, self),
+                "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):
         """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""

@@ -7,7 +7,7 @@ import sys
 
 from . import storage_numbers
 
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget")
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget", "preceded")
 
 
 class Functions:
@@ -24,19 +24,22 @@ def choose(port, torch, reader, reference, needed):
     """@param reference  the Python functions, by name
     @param needed  what the C++ functions take from the observer
     """
-    config = _config(torch, reader) if _can_load(port) else None
+    config = _config(torch, reader) if _can_load() else None
     if config is not None:
         try:
-            return Functions(port.make_functions({**config, **reference, **needed}))
+            functions = port.make_functions({**config, **reference, **needed})
+            if port.setting("CONVTRACE_STACKS") == "all":  # which the batches of Python tell (scopes.TellingBatch)
+                functions = {**reference, "preceded": functions["preceded"]}
+            return Functions(functions)
         except Exception:
             pass  # an engine without this part
     return Functions(reference)
 
 
-def _can_load(port):
+def _can_load():
     """The layout of an object differs without a GIL and with Py_TRACE_REFS."""
     return (sys.implementation.name == "cpython" and "t" not in sys.abiflags
-            and not hasattr(sys, "getobjects") and port.setting("CONVTRACE_STACKS") != "all")
+            and not hasattr(sys, "getobjects"))
 
 
 def _config(torch, reader):

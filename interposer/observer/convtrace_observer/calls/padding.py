@@ -31,6 +31,21 @@ def capture(value, full):
     return engine.HASH if value.device == values.CPU else full
 
 
+def _preceded(original, before):
+    """As interposer/core/python/preceded.h, where that cannot be: with a frame."""
+    @frames.unseen
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        before(args)
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            frames.hide(error)
+            raise
+
+    return call
+
+
 class Labels:
     """Losses, as modules or functions."""
 
@@ -50,22 +65,13 @@ class Labels:
         self._replaced.put_back()
 
     def _wrap(self, name, original):
-        observer, record = self._observer, self._record
+        before = functools.partial(self._before, name)
+        return self._observer.hot.preceded(original, before) or _preceded(original, before)
 
-        @frames.unseen
-        @functools.wraps(original)
-        def loss(*args, **kwargs):
-            if observer.is_compiling():
-                return original(*args, **kwargs)
-            if observer.capture and len(args) > _IGNORED and not observer.is_tracing():
-                record(name, args)
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
-
-        return loss
+    def _before(self, name, args):
+        observer = self._observer
+        if observer.capture and len(args) > _IGNORED and not observer.is_compiling() and not observer.is_tracing():
+            self._record(name, args)
 
     def _record(self, name, args):
         observer, ignored = self._observer, args[_IGNORED]
