@@ -347,6 +347,54 @@ TEST_CASE("diff: the finding about the root's memory is the probable cause", "[d
   CHECK(result.cause->finding.free_stack == std::vector<std::string>{"free_it", "main"});
 }
 
+TEST_CASE("diff: a warning about the root's op or memory is its probable cause",
+          "[diff][findings]") {
+  Run base = test::training(), cand = test::training();
+  scale(cand.at(1, "fc1", "output:0"), 2);
+  Item warning{.kind = Item::Kind::kFinding,
+               .scope = "fc1",
+               .op = "demo::gelu",
+               .level = format::Level::kWarning};
+  const auto cause = [&] {
+    Run with_warning = cand;
+    with_warning.items.insert(with_warning.items.begin(), warning);
+    return compared(base, with_warning).cause;
+  };
+  SECTION("of its op, in whatever module") {
+    warning.scope = "elsewhere";
+    REQUIRE(cause().has_value());
+    CHECK(cause()->finding.level == format::Level::kWarning);
+    CHECK_FALSE(cause()->same_memory);
+  }
+  SECTION("of an op in its module") {
+    cand = test::training();
+    scale(cand.at(1, "fc2", "output:0"), 2);
+    CHECK_FALSE(cause().has_value());
+    warning.scope = "fc2";
+    CHECK(cause().has_value());
+  }
+  SECTION("of its memory") {
+    warning.op = "demo::other";
+    warning.step = 1;
+    warning.storage = cand.at(1, "fc1", "output:0").storage;
+    REQUIRE(cause().has_value());
+    CHECK(cause()->same_memory);
+  }
+  SECTION("not of another op") {
+    warning.op = "demo::other";
+    CHECK_FALSE(cause().has_value());
+  }
+  SECTION("not one that both runs have") {
+    base.items.insert(base.items.begin(), warning);
+    CHECK_FALSE(cause().has_value());
+  }
+  SECTION("less than an error that one run alone has") {
+    cand.items.insert(cand.items.begin(), {.kind = Item::Kind::kFinding, .scope = "elsewhere"});
+    REQUIRE(cause().has_value());
+    CHECK(cause()->finding.level == format::Level::kError);
+  }
+}
+
 TEST_CASE("diff: findings after an ordinary root are not its cause", "[diff][findings]") {
   Run cand = test::training();
   scale(cand.at(0, "", "input:0"), 2);

@@ -29,8 +29,23 @@ bool has_counterpart(const FindingReport& finding, const Findings& others) {
       others.list, [&](const FindingReport& other) { return same_place(finding, other); });
 }
 
+/// Whether the finding is about the root's op, or about an op in the module call whose value it is.
+bool is_about_op_of(const FindingReport& finding, const RecordReport& root) {
+  if (!root.op.empty()) return finding.op == root.op;
+  return !finding.op.empty() && !root.scope.empty() && finding.scope == root.scope &&
+         finding.phase == root.phase;
+}
+
+/// Whether values may differ between two runs that both have it: by what lay in the memory, or by
+/// who was faster.
+bool differs_by_chance(format::FindingKind kind) {
+  using Kind = format::FindingKind;
+  return kind == Kind::kNeverWritten || kind == Kind::kCrossStreamReuse ||
+         kind == Kind::kUsedBeforeWait || kind == Kind::kReceiveOverlaps;
+}
+
 /// A larger weight means a better explanation.
-using Weight = std::tuple<bool, bool, bool, bool, uint32_t, uint64_t>;
+using Weight = std::tuple<bool, bool, bool, bool, bool, uint32_t, uint64_t>;
 
 }  // namespace
 
@@ -44,15 +59,20 @@ std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
     const SideReport& side = in_cand ? record.cand : record.base;
     for (size_t i = 0; i < own.list.size(); ++i) {
       const FindingReport& finding = own.list[i];
-      if (finding.level != format::Level::kError || finding.suppressed) continue;
-      if (finding.rank != record.rank) continue;
+      if (finding.suppressed || finding.rank != record.rank) continue;
+      const bool error = finding.level == format::Level::kError;
+      if (!error && finding.level != format::Level::kWarning) continue;
       const bool same_memory = is_about_memory_of(finding, record, side);
+      const bool in_both = has_counterpart(finding, in_cand ? base : cand);
+      if (!error && !same_memory && !is_about_op_of(finding, record)) continue;
+      if (!error && in_both && !differs_by_chance(finding.kind)) continue;
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
       if (!before && !(same_memory && finding.step == record.step)) continue;
       // The reader of a stale value is a victim of what happened to its memory.
       const Weight weight{same_memory,
-                          !has_counterpart(finding, in_cand ? base : cand),
+                          !in_both,
+                          error,
                           finding.kind != format::FindingKind::kStaleRead,
                           finding.scope == record.scope,
                           finding.step,

@@ -8,9 +8,11 @@
 
 namespace convtrace::diff {
 
-/// @return the unsuppressed error-level finding that best explains `root`, among those of the
-/// root's rank at or before it: one about the root's own memory; else one that only one run has;
-/// else any. Among equals, one in the root's scope, then the latest.
+/// @return the unsuppressed finding that best explains `root`, among those of the root's rank at or
+/// before it: one about the root's own memory; else one that only one run has; else any. Among
+/// equals an error, then one in the root's scope, then the latest. A warning counts only if it is
+/// about the root's memory or op, and if the other run has not the same, unless what it does to
+/// values depends on chance.
 [[nodiscard]] std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
                                               const Findings& cand);
 
