@@ -124,7 +124,7 @@ class NotRepeatable : public Check {
                    module_name(around.names, first->place.scope) +
                    " got another input than in the forward pass.";
     finding.evidence = {"forward: " + numbers_of(*before), "recomputed: " + numbers_of(*first)};
-    finish(std::move(finding), Phase::kRecompute);
+    finish(std::move(finding), around, Phase::kRecompute);
   }
 
   /// The values alone, without the number of the call.
@@ -212,10 +212,10 @@ class NotRepeatable : public Check {
                             std::to_string(one.place.call) + ": output " + numbers_of(one),
                         std::string(to_string(two.place.phase)) + ", call " +
                             std::to_string(two.place.call) + ": output " + numbers_of(two)};
-    finish(std::move(finding), two.place.phase);
+    finish(std::move(finding), around, two.place.phase);
   }
 
-  void finish(Finding finding, Phase phase) {
+  void finish(Finding finding, const Surroundings& around, Phase phase) {
     finding.cause =
         phase == Phase::kRecompute
             ? "random numbers that are drawn anew (preserve_rng_state=False), a "
@@ -225,11 +225,13 @@ class NotRepeatable : public Check {
               "training=self.training), "
               "sampling, a state that the module keeps"
             : "a race or unwritten memory in a kernel, a state or an argument that is no tensor";
-    finding.next = phase == Phase::kEvaluation
-                       ? "look for dropout or sampling that does not depend on model.training"
-                       : "run it with CONVTRACE_POISON=1 (unwritten memory then shows), and "
-                         "`convtrace repeat -- "
-                         "CMD` to see whether whole runs repeat";
+    const bool poisoned = around.facts.of_program("setting.CONVTRACE_POISON") == "1";
+    finding.next =
+        phase == Phase::kEvaluation
+            ? "look for dropout or sampling that does not depend on model.training"
+            : (poisoned ? ""
+                        : "`convtrace run --poison 1 -- CMD` (unwritten memory then shows), ") +
+                  std::string("`convtrace repeat -- CMD` to see whether whole runs repeat");
     report(std::move(finding));
   }
 

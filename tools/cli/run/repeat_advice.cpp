@@ -107,6 +107,10 @@ void add_computation(const Facts& facts, std::vector<std::string>& lines) {
   if (!gpu && threads != "1" && !threads.empty())
     lines.push_back("torch.set_num_threads(1), to see whether its " + escape_text(threads) +
                     " threads add in another order each time");
+  if (value_of(facts, "setting.CONVTRACE_POISON") != "1")
+    lines.emplace_back(
+        "convtrace run --poison 1 -- CMD, and convtrace check of its trace: memory that was not "
+        "written, or was freed, then holds NaN, and the op that reads it is named");
 }
 
 }  // namespace

@@ -54,6 +54,19 @@ TEST_CASE("check not-repeatable: two calls of a layer of torch", "[check][repeat
   CHECK(rounding == List{{"not-repeatable", Severity::kHint, 1, "act", "output:0"}});
 }
 
+TEST_CASE("check not-repeatable: poison is proposed where the run had none", "[check][repeat]") {
+  const Training run = twice(kRelu, noise(2, 32), noise(3, 32));
+  for (const char* poison : {"0", "1"}) {
+    const check::CheckResult told = checked([&](TraceBuilder& trace) {
+      trace.fact("setting.CONVTRACE_POISON", poison);
+      run.append_to(trace);
+    });
+    const auto one = std::ranges::find(told.findings, "not-repeatable", &check::Finding::id);
+    REQUIRE(one != told.findings.end());
+    CHECK(contains(one->next, "convtrace run --poison 1 -- CMD") == (poison[0] == '0'));
+  }
+}
+
 TEST_CASE("check not-repeatable: layers that draw, and other inputs, are silent",
           "[check][repeat]") {
   for (const char* kind :

@@ -54,6 +54,13 @@ TEST_CASE("repeat: on a CPU it is threads, not cuDNN", "[cli]") {
                   "set_num_threads"));
 }
 
+TEST_CASE("repeat: where a computation differs, poison shows memory that nobody wrote", "[cli]") {
+  const Json report = parted("forward", "output:0");
+  CHECK(has(advice(report, {}), "convtrace run --poison 1 -- CMD"));
+  CHECK_FALSE(has(advice(report, {{"setting.CONVTRACE_POISON", "1"}}), "--poison"));
+  CHECK_FALSE(has(advice(parted("data", "input:0"), {}), "--poison"));
+}
+
 TEST_CASE("repeat: what differs before anything is computed has an origin", "[cli]") {
   CHECK(has(advice(parted("forward", "param:weight"), {}), "the initial weights differ"));
   CHECK(has(advice(parted("data", "input:0"), {}), "PYTHONHASHSEED=0"));
