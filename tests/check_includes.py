@@ -47,7 +47,7 @@ ROOMS = {
     "interposer/core/runtime": "interposer/abi",
     "interposer/core/control": "cupti/kernels format/settings interposer/core/runtime",
     "interposer/core/queue": "cupti/stats cupti/stats/tile interposer/core/runtime",
-    "interposer/core/memory": "cupti/memory interposer/core/queue interposer/core/runtime",
+    "interposer/core/memory": "cupti/memory interposer/abi interposer/core/queue interposer/core/runtime",
     "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "
         "format/values interposer/core/runtime",
     "interposer/core/observer": "cupti cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "

@@ -8,6 +8,7 @@
 #include "interposer/abi/observer_abi.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/lifecycle.h"
+#include "interposer/core/memory/python_frames.h"
 #include "interposer/core/python/part.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/runtime/thread_context.h"
@@ -83,9 +84,11 @@ CONVTRACE_EXPORT uint32_t convtrace_setting(const char* name, char* buffer, uint
 
 CONVTRACE_EXPORT void* convtrace_python(void* config, uint32_t (*submit)(const void*, uint32_t),
                                         struct convtrace_thread_scope* (*scope_slot)(void)) {
-  return convtrace::python::make_part(static_cast<convtrace::python::PyObject*>(config),
-                                      {submit != nullptr ? submit : convtrace_submit,
-                                       scope_slot != nullptr ? scope_slot : convtrace_scope_slot});
+  return convtrace::python::make_part(
+      static_cast<convtrace::python::PyObject*>(config),
+      {submit != nullptr ? submit : convtrace_submit,
+       scope_slot != nullptr ? scope_slot : convtrace_scope_slot,
+       convtrace::engine::learn_python_frames, convtrace::engine::end_python_frames});
 }
 
 CONVTRACE_EXPORT void convtrace_finish(void) { convtrace::engine::end_tracing(); }

@@ -2,6 +2,7 @@
 right gives nothing. Real PyTorch under the real preload library."""
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -114,6 +115,16 @@ class Extension(ProgramTest):
         inside = [frame for frame in allocated if "libtorch_cpu.so+0x" in frame]
         self.assertTrue(inside)
         self.assertEqual([frame for frame in inside if frame.startswith("libtorch_cpu.so")], [])
+        # From where Python called it on, the stack is that of Python.
+        lines = [frame for frame in allocated if re.search(r" \(.*\.py:\d+\)$", frame)]
+        self.assertEqual(lines, allocated[-len(lines):])
+        program = os.path.join(HERE, "programs", "aliasing_cpp.py")
+        called = [int(line.split(":")[-1].rstrip(")")) for line in lines if program in line]
+        with open(program) as file:
+            text = file.read().splitlines()
+        self.assertEqual([text[line - 1].strip() for line in called], [
+            "return ops.borrow_gradient(gradient * 1)", "(Borrow.apply(weight) * 3).sum().backward()",
+            "result = float(case().detach())"])
 
     check_replay = Aliasing.check_replay
 

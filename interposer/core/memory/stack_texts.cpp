@@ -30,6 +30,7 @@ format::StackId StackTexts::intern(std::span<void* const> return_addresses) {
 }
 
 std::string StackTexts::text_of(void* return_address) {
+  if (is_python_frame(return_address)) return python_frame_text(return_address);
   const Frame frame = find_frame(return_address);
   if (frame.library == nullptr) return with_number("", reinterpret_cast<uint64_t>(return_address));
   const std::string place = with_number(name_of(*frame.library) + '+', frame.offset);

@@ -3,7 +3,8 @@
 /// Converts return addresses into an interned stack of texts, and records facts about their
 /// libraries.
 ///
-/// Frame:    "function+0x1c (ops.so+0x1234)"; without an exported function "ops.so+0x1234". The
+/// Frame:    "function (file.py:12)" of Python; else
+///           "function+0x1c (ops.so+0x1234)"; without an exported function "ops.so+0x1234". The
 ///           fact "library.ops.so" is "BUILD_ID PATH" ("-" for none), from which `convtrace
 ///           findings` finds functions that a library does not export, and source lines. If two
 ///           libraries have the same file name, the second goes by its path.

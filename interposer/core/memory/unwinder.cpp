@@ -37,7 +37,8 @@ void capture_stack(RawStack& stack) noexcept {
     walk = g_backtrace.load(std::memory_order_acquire);
   }
   const int found = walk(stack.frames, static_cast<int>(kMaxRawFrames));
-  stack.count = found > 0 ? static_cast<uint32_t>(found) : 0;
+  const size_t native = found > 0 ? static_cast<size_t>(found) : 0;
+  stack.count = static_cast<uint32_t>(add_python_frames(stack.frames, native));
 }
 
 std::span<void* const> without_own_frames(std::span<void* const> frames) noexcept {

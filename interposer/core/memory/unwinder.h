@@ -1,7 +1,7 @@
 #pragma once
 /// @file unwinder.h
 /// Call stacks of the host as return addresses; frame.h converts them into text when a finding is
-/// made.
+/// made. In the place of the interpreter's frames they have lines of Python (python_frames.h).
 ///
 /// Where libunwind (libunwind.h) cannot be used, glibc's backtrace() is, which takes 150 ns a frame
 /// instead of 6; stack_source() says so.
@@ -14,13 +14,16 @@
 #include <span>
 #include <string>
 
+#include "interposer/core/memory/python_frames.h"
+
 namespace convtrace::engine {
 
 inline constexpr size_t kMaxRawFrames = 48;
 
 /// Return addresses, innermost first.
 struct RawStack {
-  void* frames[kMaxRawFrames];  ///< not cleared: most reports of memory have no stack
+  void* frames[kMaxRawFrames +
+               kMaxPythonFrames];  ///< not cleared: most reports of memory have no stack
   uint32_t count = 0;
   [[nodiscard]] std::span<void* const> span() const { return {frames, count}; }
 };

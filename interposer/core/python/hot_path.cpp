@@ -270,6 +270,11 @@ Ref HotPath::forget(const Arguments&) {
   return named_slots_ ? none() : Ref();
 }
 
+Ref HotPath::end(const Arguments&) {
+  port_.end_frames();
+  return none();
+}
+
 bool HotPath::fail(const char* site) {
   if (api.PyErr_Occurred() == nullptr) return true;
   if (api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return false;

@@ -12,8 +12,10 @@
 ///           SystemExit and what a handler of the program raised go on to the program.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "interposer/abi/known_frame.h"
 #include "interposer/core/python/slots.h"
 #include "interposer/core/python/tensor_reader.h"
 
@@ -23,6 +25,8 @@ namespace convtrace::python {
 struct Port {
   uint32_t (*submit)(const void* messages, uint32_t bytes);
   convtrace_thread_scope* (*scope_slot)();
+  bool (*learn_frames)(std::span<const KnownFrame> known);
+  void (*end_frames)();
 };
 
 /// The arguments of a call from Python.
@@ -59,6 +63,8 @@ class HotPath {
   Ref ask(const Arguments& given);
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
+  /// (): Python is about to end
+  Ref end(const Arguments& given);
 
   /// Hands the error that is set to Observer.failed.
   /// @return false if it is the program's: it is set again.

@@ -2,6 +2,8 @@
 
 #include <exception>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "interposer/core/python/preceded.h"
 
@@ -41,8 +43,34 @@ PyMethodDef functions[] = {
     {"operands", entry<&HotPath::operands, 8>, kFastCall, nullptr},
     {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
+    {"end", entry<&HotPath::end, 0>, kFastCall, nullptr},
     {"preceded", preceded, kFastCall, nullptr},
 };
+
+/// @return a text's characters, which live as long as it.
+std::string_view characters(PyObject* text) {
+  Py_ssize_t size = 0;
+  const char* const first = text != nullptr ? api.PyUnicode_AsUTF8AndSize(text, &size) : nullptr;
+  return {first != nullptr ? first : "", first != nullptr ? static_cast<size_t>(size) : 0};
+}
+
+/// Hands the frames on that Python has of this thread, as base/native.py tells them.
+void learn_frames(PyObject* config, const Port& port) {
+  PyObject* const tell = api.PyDict_GetItemString(config, "frames");
+  const Ref told = tell != nullptr && !is_none(tell) ? call(tell, {}) : Ref();
+  std::vector<KnownFrame> known;
+  const Py_ssize_t count = told ? api.PyList_Size(told.get()) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const one = api.PyList_GetItem(told.get(), i);
+    const auto at = [one](Py_ssize_t index) { return word(item(one, index)); };
+    known.push_back({at(0), at(1), at(2), at(3), at(4), static_cast<uint32_t>(at(5)),
+                     static_cast<uint32_t>(at(6)), characters(item(one, 7)),
+                     characters(item(one, 8))});
+  }
+  const bool sound = api.PyErr_Occurred() == nullptr;
+  if (sound && !known.empty()) static_cast<void>(port.learn_frames(known));
+  if (!sound) api.PyErr_Clear();
+}
 
 void destroy(PyObject* capsule) {
   delete static_cast<HotPath*>(api.PyCapsule_GetPointer(capsule, kCapsule));
@@ -55,6 +83,7 @@ PyObject* make_part(PyObject* config, const Port& port) noexcept {
   try {
     auto path = std::make_unique<HotPath>(port);
     if (!path->configure(config)) return nullptr;
+    learn_frames(config, port);
     const Ref capsule(api.PyCapsule_New(path.get(), kCapsule, destroy));
     if (!capsule) return nullptr;
     static_cast<void>(path.release());

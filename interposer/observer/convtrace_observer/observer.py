@@ -70,7 +70,7 @@ class Observer(State):
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def _hot_functions(self):
-        return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None,
+        return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None, "end": lambda: None,
                 "memory": self.read.memory, "number": self.read.number_of, "operands": lambda *given: False, "ask": self.names.ask,
                 "preceded": lambda original, before: None, "gradient": functools.partial(gradients.pass_by, self),
                 "parameters": self.optimizers.record_parameters}
@@ -260,6 +260,7 @@ class Observer(State):
             self._finish("SIGINT")
         self.remove()  # finalizers of the program may still call modules
 
+        self.hot.end()
     def _finish(self, status):
         batch = engine.Batch(self.port)
         batch.fact("exit.status", status)

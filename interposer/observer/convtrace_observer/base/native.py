@@ -7,7 +7,8 @@ import sys
 
 from . import storage_numbers
 
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget", "preceded")
+_KNOWN_FRAMES = 3  # Engine.make_functions, choose, Observer.__init__: functions of Python that call one another
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget", "end", "preceded")
 
 
 class Functions:
@@ -29,7 +30,7 @@ def choose(port, torch, reader, reference, needed):
         try:
             functions = port.make_functions({**config, **reference, **needed})
             if port.setting("CONVTRACE_STACKS") == "all":  # which the batches of Python tell (scopes.TellingBatch)
-                functions = {**reference, "preceded": functions["preceded"]}
+                functions = {**reference, "end": functions["end"], "preceded": functions["preceded"]}
             return Functions(functions)
         except Exception:
             pass  # an engine without this part
@@ -53,4 +54,17 @@ def _config(torch, reader):
         "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), "is_cow": getattr(torch._C, "_is_cow_tensor", None),
         "data_address": address, "has_modes": modes, "unobserved": reader.unobserved,
         "is_leaf": reader.is_leaf, "ordered_dict": collections.OrderedDict, "storage_ids": storage_numbers.count,
+        "frames": _known_frames,
     }
+
+
+def _known_frames():
+    """The innermost frames of this thread, without this one (interposer/abi/known_frame.h)."""
+    known, frame = [], sys._getframe(1)
+    while frame is not None and len(known) < _KNOWN_FRAMES:
+        code = frame.f_code
+        lines = getattr(code, "co_linetable", b"")
+        known.append((id(code), frame.f_lasti, id(code.co_filename), id(code.co_name), id(lines), code.co_firstlineno,
+                      frame.f_lineno, code.co_filename, code.co_name))
+        frame = frame.f_back
+    return known
