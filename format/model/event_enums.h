@@ -78,7 +78,8 @@ namespace convtrace::format {
   X(kNeverWritten, 7, "never-written")                \
   X(kAliasPatternDiffers, 8, "alias-pattern-differs") \
   X(kUsedBeforeWait, 9, "used-before-wait")           \
-  X(kReceiveOverlaps, 10, "receive-overlaps")
+  X(kReceiveOverlaps, 10, "receive-overlaps")         \
+  X(kOverwritten, 11, "overwritten")
 
 #define CONVTRACE_LOSS_REASONS(X)                                    \
   X(kQueueFull, 0, "queue full")                                     \
@@ -96,7 +97,7 @@ namespace convtrace::format {
   X(kValueNotStored, 12, "no memory for the value, statistics only") \
   X(kValueLeftOut, 13, "no memory for the value, left out")          \
   X(kGraphMemory, 14, "copies and allocations inside a graph")       \
-  X(kNotAwaited, 15, "collective not waited for")
+  X(kCollectiveMissed, 15, "collective not read in time")
 
 /// Calls that order work on the GPU beyond its place in a stream: they create or destroy an event
 /// or a stream, or make a stream, or the host, wait for work of another. From kCaptureBegin to

@@ -91,6 +91,67 @@ class Lends(torch.autograd.Function):
         return torch.from_numpy((x * 2).numpy())
 
 
+class Exponential(torch.autograd.Function):
+    """Keeps its output, and in `ctx` a tensor that is neither input nor output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        out = x.exp()
+        ctx.save_for_backward(x, out)
+        ctx.mask, ctx.several, ctx.number = x > 0, [x + 1, x + 2], 3
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[1]
+
+
+class Kept(ObservedTest):
+    def slots(self, phase):
+        return [t.slot for t in self.fake.of("tensor") if t.phase == phase and t.slot.partition(":")[0] in (
+            "saved", "ctx", "saved_shared", "grad_output_shared", "grad_output_after")]
+
+    def test_what_an_op_keeps_is_hashed_behind_the_forward_and_before_the_backward(self):
+        Exponential.apply(torch.randn(3, requires_grad=True) * 1).sum().backward()
+        kept = ["saved:0", "saved:1", "ctx:mask", "ctx:several.0", "ctx:several.1"]
+        self.assertEqual(self.slots("forward"), kept)
+        self.assertEqual(self.slots("backward"), [*kept, "grad_output_after:0"])
+        before, after = ([t for t in self.fake.of("tensor") if t.slot == "saved:1" and t.phase == phase]
+                         for phase in ("forward", "backward"))
+        self.assertEqual([(t.storage, t.version, t.address) for t in before], [(t.storage, t.version, t.address) for t in after])
+
+    def test_what_hooks_pack_is_left_to_them(self):
+        calls = []
+
+        def pack(tensor):
+            calls.append("pack")
+            return tensor
+
+        def unpack(tensor):
+            calls.append("unpack")
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            y = Exponential.apply(torch.randn(3, requires_grad=True))
+        y.sum().backward()
+        self.assertEqual((self.slots("forward"), self.slots("backward")), ([], ["grad_output_after:0"]))
+        self.assertEqual(calls, ["pack", "pack", "unpack", "unpack"])
+
+    def test_memory_that_another_node_needs_is_looked_at_again_behind_the_backward(self):
+        h = torch.randn(3, requires_grad=True).tanh()
+        (h + Exponential.apply(h)).sum().backward()
+        self.assertEqual(self.slots("backward")[-2:], ["grad_output_after:0", "saved_shared:0"])
+        x = torch.randn(3, requires_grad=True) * 1
+        (x + Exponential.apply(x)).square().sum().backward()
+        self.assertEqual(self.slots("backward")[-1], "grad_output_shared:0")
+
+    def test_a_graph_that_was_freed_keeps_nothing(self):
+        y = Exponential.apply(torch.randn(3, requires_grad=True)).sum()
+        y.backward()
+        with self.assertRaisesRegex(RuntimeError, "second time"):
+            y.backward()
+
+
 class Tags(ObservedTest):
     def one_op(self):
         op, = self.fake.of("op")
@@ -122,9 +183,13 @@ class Tags(ObservedTest):
         torch.ops.convtrace_test.scale_(x, 2.0)
         torch.ops.convtrace_test.scale_(x=x, by=2.0)
         InPlace.apply(x, y)
+        InPlace.apply(torch.ones(2, requires_grad=True) * 1, y)
         written = [[(o.slot, o.written) for o in op.operands if not o.is_output] for op in self.fake.of("op")]
-        self.assertEqual(written, [[("input:0", True)], [("input:0", True)], [("input:0", True), ("input:1", False)]])
-        self.assertEqual([t.slot for t in self.fake.of("tensor") if "after" in t.slot], ["input_after:1"])
+        self.assertEqual(written, [[("input:0", True)], [("input:0", True)], [("input:0", True), ("input:1", False)],
+                                   [("input:0", True), ("input:1", False)]])
+        # A gradient goes to the last one: mark_dirty would have made it the output.
+        self.assertEqual([t.slot for t in self.fake.of("tensor") if "after" in t.slot],
+                         ["input_after:1", "input_after:0", "input_after:1"])
 
     def test_outputs_whose_storage_cannot_be_resized_are_marked(self):
         x = torch.ones(8)
@@ -163,10 +228,10 @@ class Tags(ObservedTest):
         torch.ops.convtrace_test.scale_(torch.ones(2), 2.0)
         self.assertTrue(self.one_op().declared_alias)
 
-    def test_a_python_custom_op_is_one_op_forward_and_none_of_torchs_wrappers(self):
+    def test_a_python_custom_op_is_one_op_forward_and_one_backward_and_none_of_torchs_wrappers(self):
         x = torch.randn(3, requires_grad=True)
         python_op(x).sum().backward()
-        self.assertEqual([op.op for op in self.fake.of("op")], ["convtrace_test::python_op"])
+        self.assertEqual([op.op for op in self.fake.of("op")], ["convtrace_test::python_op", "convtrace_test::python_opBackward"])
         self.assertTrue(torch.equal(x.grad, torch.full((3,), 3.0)))
 
     def test_an_autograd_function_is_tagged_forward_and_backward(self):
@@ -185,8 +250,8 @@ class Tags(ObservedTest):
             block.forward = lambda x, after=block["after"]: after(library_gradient(Cube.apply(x)))
         blocks(torch.randn(2, 3, requires_grad=True)).sum().backward()
         self.assertEqual([(op.op, op.scope) for op in self.fake.of("op") if op.phase == "backward"],
-                         [("convtrace_test::double", "1"), ("CubeBackward", "1"),
-                          ("convtrace_test::double", "0"), ("CubeBackward", "0")])
+                         [("convtrace_test::double", "1"), ("convtrace_test::library_gradientBackward", "1"), ("CubeBackward", "1"),
+                          ("convtrace_test::double", "0"), ("convtrace_test::library_gradientBackward", "0"), ("CubeBackward", "0")])
         gradients = [(t.slot, t.scope) for t in self.fake.of("tensor") if t.slot == "grad_output:0" and t.op is None]
         self.assertEqual(gradients, [("grad_output:0", name) for name in ("", "1", "1.after", "0", "0.after")])
 

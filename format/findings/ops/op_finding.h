@@ -25,8 +25,12 @@ struct OpFinding {
   uint64_t of = 0;            ///< number of elements that were examined
   bool all = true;            ///< they were all of the elements
   Owner before{};             ///< never-written: the former owner of the memory
-  uint64_t hash_before = 0;   ///< input-mutated
+  uint64_t hash_before = 0;   ///< input-mutated, overwritten
   uint64_t hash_after = 0;
+  bool shared = false;        ///< input-mutated: somebody else holds that memory
+  bool loosely = false;       ///< overwritten: kept as an attribute of ctx
+  bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
+  Owner made{}, reader{};     ///< overwritten: the record before, and the one that differs
   uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now
   /// Number of times that this op did this in this scope, including this one.
   uint64_t occurrence = 1;

@@ -90,9 +90,53 @@ std::string input_mutated(const OpFinding& finding, const std::string& input,
   return input + " of " + at + " was changed by the op " + extent(finding) + ": its hash is " +
          hex(finding.hash_before) + " in front of the op and " + hex(finding.hash_after) +
          " behind it, and nothing declares that the op writes there. Whoever reads that tensor "
-         "afterwards, autograd's saved tensors included, gets the changed values. Work on a copy, "
-         "or declare it: mark_dirty in an autograd.Function, mutates_args or (a!) in a schema." +
+         "afterwards, autograd's saved tensors included, gets the changed values. " +
+         (finding.shared ? "Somebody else does: when the op began, others held that memory "
+                           "(another branch of the graph, or what another op keeps for its "
+                           "backward). "
+                         : "") +
+         (finding.place.phase == format::Phase::kBackward
+              ? "A backward may not write what it is given: work on a copy."
+              : "Work on a copy, or declare it: mark_dirty in an autograd.Function, mutates_args "
+                "or (a!) in a schema.") +
          repeated(finding);
+}
+
+/// The result, or the operand that an op has written, in memory that somebody else needs.
+std::string writer(const OpFinding& finding, const format::Definitions& definitions) {
+  const std::string_view slot = definitions.text(finding.slot);
+  for (const std::string_view left : {"_after", "_shared"}) {
+    const size_t at = slot.find(left);
+    if (at == std::string_view::npos) continue;
+    const std::string operand =
+        std::string(slot.substr(0, at)) + std::string(slot.substr(at + left.size()));
+    return "What " + where(finding, definitions) + " left of its " + operand;
+  }
+  return tensor_text(finding.slot, finding.op, finding.place, definitions);
+}
+
+std::string overwritten(const OpFinding& finding, const format::Definitions& definitions) {
+  const auto named = [&definitions](const Owner& owner) {
+    return tensor_text(owner.slot, owner.op, owner.place, definitions);
+  };
+  const std::string hashes = " (hash " + hex(finding.hash_before) + " there, now " +
+                             hex(finding.hash_after) + ", " + std::to_string(finding.bytes) +
+                             " bytes at " + hex(finding.address) + ")";
+  std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
+                     ", is not what it was as " + named(finding.made) + hashes +
+                     ": it was written in between, and PyTorch has counted no write. ";
+  if (finding.writer_known) {
+    text += writer(finding, definitions) +
+            " is what lies there now: it was written into memory that is still needed. Write into "
+            "memory of its own, or work on a copy.";
+  } else {
+    text +=
+        "No op that is recorded gave these bytes: look for a kernel, or code of NumPy, that writes "
+        "through a pointer between the two, as into a buffer that is used again too early.";
+  }
+  if (finding.loosely)
+    text += " If the backward writes that attribute of ctx before it reads it, nothing is wrong.";
+  return text + repeated(finding);
 }
 
 std::string autotune_mutation(const OpFinding& finding, const std::string& kernel,
@@ -135,6 +179,7 @@ std::string describe(const OpFinding& finding, const format::Definitions& defini
   const std::string slot =
       or_else(definitions.text(finding.slot), mutation ? "an input" : "an output");
   const std::string at = where(finding, definitions);
+  if (finding.kind == Kind::kOverwritten) return overwritten(finding, definitions);
   if (finding.kind == Kind::kInputMutated) return input_mutated(finding, slot, at);
   if (finding.kind == Kind::kNeverWritten) return never_written(finding, slot, at, definitions);
   if (finding.kind == Kind::kAutotuneMutation) {
@@ -154,8 +199,9 @@ format::Finding record_of(const OpFinding& finding) {
   event.header.seq = 0;
   event.place = finding.place;
   event.kind = finding.kind;
-  event.level = finding.kind == format::FindingKind::kFreedUnderOutput ? format::Level::kError
-                                                                       : format::Level::kWarning;
+  const bool certain = finding.kind == format::FindingKind::kFreedUnderOutput || finding.shared ||
+                       (finding.kind == format::FindingKind::kOverwritten && !finding.loosely);
+  event.level = certain ? format::Level::kError : format::Level::kWarning;
   event.op = finding.op;
   event.kernel = finding.kernel;
   event.slot = finding.slot;

@@ -3,14 +3,11 @@
 #include <string_view>
 #include <utility>
 
+#include "format/findings/common/hash_mix.h"
 #include "format/findings/common/occurrence.h"
 
 namespace convtrace::judge {
 namespace {
-
-uint64_t mix(uint64_t sum, uint64_t word) {
-  return (sum ^ word) * 0xD6E8FEB86659FD93 + (sum >> 29);
-}
 
 /// A key of the op and its module call.
 uint64_t key_of_op(const format::TensorStats& e) {
@@ -69,40 +66,26 @@ void OpValues::on(const format::Op& event, Findings& findings) {
 }
 
 void OpValues::on(const format::TensorStats& event, Findings& findings) {
-  const Role role = role_of(event.slot);
-  if (role == Role::kTaken) {
+  const SlotRole role = roles_.of(event.slot);
+  const bool kept = role == SlotRole::kKept && event.place.phase == format::Phase::kBackward;
+  if (role == SlotRole::kTaken || kept) {
     taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
     if (may_hold_poison(event)) took_poison(event);
-  } else if (role == Role::kLeft) {
-    compare(event, findings);
-  } else if (role == Role::kGiven && event.poisoned != 0) {
+  } else if (role == SlotRole::kLeft || role == SlotRole::kLeftShared) {
+    compare(event, role == SlotRole::kLeftShared, findings);
+  } else if (role == SlotRole::kGiven && event.poisoned != 0) {
     never_written(event, findings);
   }
 }
 
-OpValues::Role OpValues::role_of(format::StringId slot) {
-  if (slot.value >= looked_up_.size()) {
-    looked_up_.resize(slot.value + 1);
-    roles_.resize(slot.value + 1, Role::kNone);
-  }
-  if (looked_up_[slot.value]) return roles_[slot.value];
-  looked_up_[slot.value] = true;
-  const std::string_view text = definitions_.text(slot);
-  const std::string_view name = text.substr(0, text.find(':'));
-  Role& role = roles_[slot.value];
-  if (name == "input" || name == "grad_output") role = Role::kTaken;
-  if (name == "input_after" || name == "grad_output_after") role = Role::kLeft;
-  if (name == "output" || name == "grad_input") role = Role::kGiven;
-  return role;
-}
-
-void OpValues::compare(const format::TensorStats& left, Findings& findings) {
+void OpValues::compare(const format::TensorStats& left, bool shared, Findings& findings) {
   const Taken* const taken = taken_.find(key_of(left));
   if (taken == nullptr || taken->hash == left.stats.hash) return;
   OpFinding finding = finding_of(format::FindingKind::kInputMutated, left);
   finding.slot = taken->slot;
   finding.hash_before = taken->hash;
   finding.hash_after = left.stats.hash;
+  finding.shared = shared;
   bursts_.on_mutated(left, taken->slot);
   report(std::move(finding), findings);
 }

@@ -2,8 +2,10 @@
 /// @file op_values.h
 /// Judges what a tagged op did to values: takes events, makes findings.
 ///
-/// - input-mutated: an input has another hash after the op than before, and nothing declares that
-///   the op writes it. The observer takes the second hash only for such inputs.
+/// - input-mutated: an input, a gradient or a kept tensor has another hash after the op than before,
+///   and nothing declares that the op writes it. The observer takes the second hash only for such
+///   tensors. An error where somebody else holds that memory (slots grad_output_shared:I,
+///   saved_shared:I).
 /// - never-written: with CONVTRACE_POISON, elements of an output still hold the pattern of new
 ///   memory, and no element of an input does. On a device only samples are examined. The finding
 ///   names the former owner of the memory.
@@ -22,6 +24,7 @@
 #include "format/findings/ops/last_owners.h"
 #include "format/findings/ops/op_finding.h"
 #include "format/findings/ops/open_ops.h"
+#include "format/findings/ops/slot_roles.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
 
@@ -33,7 +36,7 @@ class OpValues {
 
   /// @param definitions  of the trace; outlive this.
   explicit OpValues(const format::Definitions& definitions)
-      : definitions_(definitions), bursts_(definitions) {}
+      : definitions_(definitions), bursts_(definitions), roles_(definitions) {}
 
   /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -50,8 +53,6 @@ class OpValues {
   }
 
  private:
-  /// The role of a record among an op's tensors, from its slot.
-  enum class Role : uint8_t { kNone, kTaken, kLeft, kGiven };
   struct Taken {
     uint64_t hash = 0;
     format::StringId slot;
@@ -63,8 +64,7 @@ class OpValues {
   void judge(const format::Event& event, Findings& findings);
   void on(const format::TensorStats& event, Findings& findings);
   void on(const format::Op& event, Findings& findings);
-  [[nodiscard]] Role role_of(format::StringId slot);
-  void compare(const format::TensorStats& left, Findings& findings);
+  void compare(const format::TensorStats& left, bool shared, Findings& findings);
   void took_poison(const format::TensorStats& input);
   [[nodiscard]] bool may_have_brought_poison(const format::TensorStats& output);
   void never_written(const format::TensorStats& event, Findings& findings);
@@ -73,8 +73,7 @@ class OpValues {
   const format::Definitions& definitions_;
   AutotuneBursts bursts_;
   LastOwners owners_;
-  std::vector<Role> roles_;  ///< by slot, for slots in looked_up_
-  std::vector<bool> looked_up_;
+  SlotRoles roles_;
   Recent<Taken> taken_;
   Recent<bool> brought_poison_;  ///< by op and call of a module: inputs on a device had the pattern
   OpenOps<OpenOp> open_;

@@ -30,7 +30,7 @@ class TellingBatch(engine.Batch):
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "ops", "op_modes", "after_root", "before_step", "followed",
+    __slots__ = ("entry", "slot", "batch", "op", "op_modes", "after_root", "before_step", "followed",
                  "unread_gradients", "until_timed", "began", "spent")
 
     def __init__(self, port):
@@ -38,7 +38,7 @@ class Thread:
         self.slot = port.scope_slot()  # [scope | call << 32, phase, calls of NCCL]
         tells = port.setting("CONVTRACE_STACKS") == "all"
         self.batch = TellingBatch(port) if tells else engine.Batch(port)
-        self.ops = 0  # torch.library ops running
+        self.op = None  # tag of the innermost torch.library op that is running: used by ops.py
         self.op_modes = 0  # used by aten_ops.py
         self.after_root = engine.FORWARD  # phase to set in the slot when the running root returns
         self.before_step = 0, engine.FORWARD  # content of the slot before an optimizer step

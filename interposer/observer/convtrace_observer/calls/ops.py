@@ -8,6 +8,7 @@ import functools
 import weakref
 
 from ..base import engine, frames, replaced, scopes, signals, values
+from . import kept
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -25,21 +26,34 @@ _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
 _MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
 
-class _Tag:
-    """`writes`: positions and names of the arguments that a schema says are written."""
 
-    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes")
+class _Tag:
+    """`writes`: positions and names of the arguments that a schema says are written. `backward`: the tag of a
+    torch.library op's gradient, else None."""
+
+    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes", "backward")
 
     def __init__(self, name, declared_alias, schema_known, writes=()):
         self.name = name
         self.declared_alias, self.schema_known, self.writes = declared_alias, schema_known, writes
         self.input, self.output, self.phase = "input", "output", None
+        self.backward = None
 
 
 def _backward_tag(name):
     tag = _Tag(name + "Backward", False, False)
     tag.input, tag.output, tag.phase = "grad_output", "grad_input", engine.BACKWARD
     return tag
+
+
+class _Node:
+    """Of an autograd.Function's call: the node's number, the slot word of the module call that it was in, the tag of its
+    backward, and whether what it keeps was recorded."""
+
+    __slots__ = ("number", "place", "tag", "keeps")
+
+    def __init__(self, number, place, tag, keeps):
+        self.number, self.place, self.tag, self.keeps = number, place, tag, keeps
 
 
 class _Tags:
@@ -71,7 +85,8 @@ class CustomOps:
         self._replaced = replaced.Replaced()
         self._library_tags = _Tags(_library_tag)
         self._function_tags = _Tags(_function_tags)
-        self._places = {}  # id of an autograd.Function's node -> (its number, slot word of the call that its forward was in)
+        self._nodes = {}  # id of an autograd.Function's node -> _Node
+        self._kept = kept.Kept(torch, observer.read)
 
     def install(self):
         ops = self._torch._ops
@@ -117,21 +132,21 @@ class CustomOps:
                 return original(cls, *args, **kwargs)
             try:
                 tags = tags_of(cls)
-                in_library_op = observer.threads.state.ops  # its autograd registration: one op, not two
-                if not observer.active or (tags is None and not in_library_op) or observer.is_tracing():
+                library_op = observer.threads.state.op  # this is its autograd registration: one op, not two
+                if not observer.active or (tags is None and library_op is None) or observer.is_tracing():
                     return original(cls, *args, **kwargs)
-                result = (original(cls, *args, **kwargs) if in_library_op else
+                result = (original(cls, *args, **kwargs) if library_op is not None else
                           record(tags[0], functools.partial(original, cls), args, kwargs))
             except BaseException as error:
                 frames.hide(error)
                 raise
-            self._remember_place(result)
+            self._remember(result, *(tags or (library_op, library_op.backward)))
             return result
 
         return apply
 
     def _function_backward(self, original):
-        observer, record, tags_of, place_of = self._observer, self._record, self._function_tags.of, self._place_of
+        observer, record, tags_of, node_of = self._observer, self._record, self._function_tags.of, self._node_of
 
         @frames.unseen
         @functools.wraps(original)
@@ -143,11 +158,13 @@ class CustomOps:
             try:
                 if observer.is_tracing() or not observer.active:
                     return original(self, *args)
-                tags = tags_of(self._forward_cls)
-                slot[0] = place_of(self, before)
-                if tags is None:
+                tags, node = tags_of(self._forward_cls), node_of(self)
+                slot[0] = before if node is None else node.place
+                tag = tags[1] if tags is not None else node.tag if node is not None else None
+                if tag is None:
                     return original(self, *args)
-                return record(tags[1], functools.partial(original, self), args, {})
+                return record(tag, functools.partial(original, self), args, {},
+                              self if node is not None and node.keeps else None)
             except BaseException as error:
                 frames.hide(error)
                 raise
@@ -156,71 +173,104 @@ class CustomOps:
 
         return apply
 
-    def _place_of(self, node, otherwise):
-        """The module and call in which the forward of an autograd.Function's node ran."""
-        number, place = self._places.get(id(node), (None, otherwise))
-        return place if number == node._sequence_nr() else otherwise
+    def _node_of(self, node):
+        known = self._nodes.get(id(node))
+        return known if known is not None and known.number == node._sequence_nr() else None
 
-    def _remember_place(self, result):
-        """What an op does in backward belongs to the module that called it forward, not to the one
-        whose output gradient came last. A node is known by its address, and by the number that autograd gives each."""
+    def _remember(self, result, tag, backward):
+        """What an op does in backward belongs to the module that called it forward, not to the one whose output gradient
+        came last. A node is known by its address, and by the number that autograd gives each. What it keeps for its
+        backward is recorded."""
         observer = self._observer
         try:
             with observer.read.unobserved():
                 for tensor in observer.read.tensors(result):
                     node = tensor.grad_fn
                     if isinstance(node, self._torch.autograd.function.BackwardCFunction):
-                        if len(self._places) == _MAX_PLACES:
-                            self._places.clear()
-                        self._places[id(node)] = node._sequence_nr(), observer.threads.state.slot[0]
-                        return
+                        thread = observer.threads.state
+                        keeps = observer.capture and self._kept.is_plain() and self._record_kept(
+                            thread, tag, self._phase(thread, tag), self._kept.tensors(node))
+                        if len(self._nodes) == _MAX_PLACES:
+                            self._nodes.clear()
+                        self._nodes[id(node)] = _Node(node._sequence_nr(), thread.slot[0], backward, keeps)
+                        break
+            observer.submit(observer.threads.state)
         except Exception as error:
             observer.failed("custom op", error)
 
+    def _record_kept(self, thread, tag, phase, kept_tensors, kind="%s"):
+        """Packs the hash of each tensor. @return whether there is any."""
+        observer = self._observer
+        op, (scope, call) = observer.port.intern(tag.name), thread.place()
+        for role, name, tensor in kept_tensors:
+            value = observer.read(tensor)
+            if value is not None:
+                slot = observer.modules.slot(kind % role, name)
+                thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
+        return bool(kept_tensors)
+
     @frames.unseen
-    def _record(self, tag, call, args, kwargs):
-        """Runs the op; only what it raises itself leaves this function."""
-        operands, watched = self._before(tag, args, kwargs)
+    def _record(self, tag, call, args, kwargs, node=None):
+        """Runs the op; only what it raises itself leaves this function. `node`: of a backward whose kept tensors were
+        recorded behind the forward."""
+        begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
-        thread.ops += tag.schema_known
+        around = thread.op
+        if tag.schema_known:
+            thread.op = tag
         try:
             result = call(*args, **kwargs)
         finally:
-            thread.ops -= tag.schema_known
-        if operands is not None:
-            self._after(tag, operands, watched, args, kwargs, result)
+            thread.op = around
+        if begun is not None:
+            self._after(tag, begun, args, kwargs, result)
         return result
 
-    def _before(self, tag, args, kwargs):
-        """Hashes the inputs. @return operands for the OP message, or None when not observed, and what the watch on
-        repeated calls wants behind the op, or None."""
+    def _before(self, tag, args, kwargs, node):
+        """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
+        repeated calls wants behind the op or None, numbers of the operands that others hold, kept tensors that others
+        hold)."""
         observer = self._observer
         try:
             thread = observer.threads.state
             if not observer.begin(thread):
-                return None, None
+                return None
             capture = engine.HASH if observer.capture else None
             thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
+            shared, kept_shared, watched = (), (), None
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
-                watched = (observer.repeated_ops.before(thread, tag.name, (args, kwargs), len(operands))
-                           if observer.capture and self._phase(thread, tag) == engine.FORWARD else None)
+                if capture is not None and self._phase(thread, tag) == engine.FORWARD:
+                    watched = observer.repeated_ops.before(thread, tag.name, (args, kwargs), len(operands))
+                if capture is not None and tag.phase == engine.BACKWARD:
+                    shared, kept_shared = self._shared(thread, tag, args, node)
             observer.submit(thread)
-            return operands, watched
+            return operands, watched, shared, kept_shared
         except Exception as error:
             observer.failed("custom op", error)
-            return None, None
+            return None
 
-    def _after(self, tag, operands, watched, args, kwargs, result):
+    def _shared(self, thread, tag, args, node):
+        """Of a backward that is about to run: which of its gradients, and which of the tensors that it keeps, others hold.
+        Records what is kept."""
+        gradients = self._observer.read.tensors(args)
+        shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
+        kept_tensors = self._kept.tensors(node) if node is not None else []
+        self._record_kept(thread, tag, tag.phase, kept_tensors)
+        return shared, [one for one in kept_tensors if one[0] == "saved" and self._kept.is_shared_saved(node, one[2])]
+
+    def _after(self, tag, begun, args, kwargs, result):
         observer = self._observer
         try:
+            operands, watched, shared, kept_shared = begun
             thread = observer.threads.state
             capture = observer.full if observer.capture else None
             scope, call = thread.place()
             with observer.read.unobserved():
                 if watched is not None:
                     observer.repeated_ops.after(thread, tag.name, watched)
-                operands = self._left(thread, tag, operands, args, kwargs)
+                operands = self._left(thread, tag, operands, args, kwargs, result, shared)
+                self._record_kept(thread, tag, tag.phase, kept_shared, "%s_shared")
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 thread.batch.op(self._phase(thread, tag), tag.declared_alias, tag.schema_known,
                                 scope, call, observer.port.intern(tag.name), operands)
@@ -246,11 +296,12 @@ class CustomOps:
             operands.append((slot, is_output, int(borrows), value, values.span_bytes(value)))
         return operands
 
-    def _left(self, thread, tag, operands, args, kwargs):
-        """Examines the inputs after the op has run. Marks those that the op is known to write, and hashes the others
-        again, so that the engine sees whether the op wrote them nevertheless."""
+    def _left(self, thread, tag, operands, args, kwargs, result, shared):
+        """Examines the inputs after the op has run. Marks those that the op is known to write, and hashes again those
+        that nothing declares as written, so that the engine sees whether the op wrote them nevertheless."""
         observer, read = self._observer, self._observer.read
-        after = self._read_again(read.tensors((args, kwargs)))
+        inputs = read.tensors((args, kwargs))
+        after = self._read_again(inputs)
         if len(after) != len(operands):
             return operands  # it replaced what is in its arguments
         declared = [args[one] for one in tag.writes if isinstance(one, int) and one < len(args)]
@@ -264,10 +315,24 @@ class CustomOps:
         if observer.capture:
             op, (scope, call) = observer.port.intern(tag.name), thread.place()
             for (index, value), (_, _, known, before, _) in zip(after, left):
-                if not known and before[_STORAGE:_STREAM] == value[_STORAGE:_STREAM]:
-                    slot = observer.modules.slot(tag.input + "_after", index)
+                if known and self._is_declared(tag, inputs[index], result):
+                    continue
+                if before[_STORAGE:_STREAM] == value[_STORAGE:_STREAM]:
+                    kind = tag.input + ("_shared" if index in shared else "_after")
+                    slot = observer.modules.slot(kind, index)
                     thread.batch.tensor(self._phase(thread, tag), engine.HASH, scope, call, slot, op, value)
         return left
+
+    def _is_declared(self, tag, tensor, result):
+        """Whether a write that torch has counted is declared: by a schema, or by mark_dirty, which makes an
+        autograd.Function return the very object. A buffer that no gradient goes to needs no declaration; a gradient
+        that a backward was given is never its own."""
+        if tag.schema_known:
+            return True
+        if tag.phase == engine.BACKWARD:
+            return False
+        return (not tensor.requires_grad or not self._torch.is_grad_enabled() or
+                any(one is tensor for one in self._observer.read.tensors(result)))
 
     def _read_again(self, tensors):
         """(index, value) of the tensors that can be read; the others are counted."""
@@ -300,7 +365,9 @@ def _library_tag(op):
     writes = {key for schema in schemas for position, argument in enumerate(schema.arguments)
               if argument.alias_info is not None and argument.alias_info.is_write
               for key in (position, argument.name)}
-    return _Tag(name, declared, True, writes)
+    tag = _Tag(name, declared, True, writes)
+    tag.backward = _backward_tag(name)
+    return tag
 
 
 def op_name(name, overload):

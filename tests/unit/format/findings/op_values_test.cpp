@@ -113,8 +113,16 @@ TEST_CASE("op_values: an input that an op changes is found, with both hashes", "
 TEST_CASE("op_values: a gradient that a backward changes is found", "[judge][values]") {
   OpProgram p;
   p.value("grad_output:0", 5);
-  p.value("grad_output_after:0", 6);
-  CHECK(p.count(FindingKind::kInputMutated) == 1);
+  format::Level level = format::Level::kWarning;
+  SECTION("of its own") { p.value("grad_output_after:0", 6); }
+  SECTION("that another branch is to read") {
+    p.value("grad_output_shared:0", 6);
+    level = format::Level::kError;
+  }
+  REQUIRE(p.count(FindingKind::kInputMutated) == 1);
+  CHECK(record_of(p.findings[0]).level == level);
+  CHECK((describe(p.findings[0], p.definitions).find("others held that memory") !=
+         std::string::npos) == (level == format::Level::kError));
 }
 
 TEST_CASE("op_values: nothing is said of what is unchanged, or of another tensor, call or op",

@@ -1,0 +1,142 @@
+#include "format/findings/ops/overwritten.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "format/findings/common/hash_mix.h"
+#include "format/findings/common/occurrence.h"
+
+namespace convtrace::judge {
+namespace {
+
+constexpr size_t kMostSuspected = 256;
+constexpr size_t kMostCalls = 256;
+constexpr std::string_view kBackward = "Backward";
+
+uint64_t key_of_memory(const format::TensorStats& e) {
+  return mix(mix(mix(e.value.storage, e.value.offset), e.value.generation), e.bytes);
+}
+
+uint64_t key_of_value(const format::TensorStats& e) {
+  return mix(mix(key_of_memory(e), e.value.version), static_cast<uint64_t>(e.dtype));
+}
+
+}  // namespace
+
+void Overwritten::see(const format::Event& event, Findings& findings) {
+  if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    // The lost event may have been a record of what was written in between.
+    if (loss->reason == format::LossReason::kQueueFull) values_ = {};
+    return;
+  }
+  const auto* const stats = std::get_if<format::TensorStats>(&event);
+  if (stats == nullptr || stats->value.storage == 0 || stats->bytes == 0) return;
+  const SlotRole role = roles_.of(stats->slot);
+  if (role == SlotRole::kNone) return;
+  const bool is_kept = role == SlotRole::kKept || role == SlotRole::kKeptLoosely;
+  const format::Phase phase = stats->place.phase;
+  const bool forward = phase == format::Phase::kForward || phase == format::Phase::kData;
+  const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
+  if (!known || bytes.hash != stats->stats.hash)
+    bytes = seen_of(*stats, !is_kept && role != SlotRole::kTaken);
+  if (is_kept) return kept(*stats, role, findings);
+  if (role == SlotRole::kTaken && forward) taken(*stats);
+  if (role == SlotRole::kTaken && !forward && !suspected_.empty()) gradient(*stats, findings);
+  if (role == SlotRole::kGiven && forward)
+    values_.get(key_of_value(*stats)).first = seen_of(*stats, true);
+}
+
+Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) {
+  return {event.place, event.op, event.slot, event.header.step, event.stats.hash, given};
+}
+
+/// The op's forward has returned, or its backward is about to run.
+void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings& findings) {
+  const uint64_t key =
+      mix(mix(key_of_call(event.op, event.place), event.slot.value), key_of_value(event));
+  if (event.place.phase != format::Phase::kBackward) {
+    Calls& calls = kept_.get(key).first;
+    const bool is_other_step = !calls.empty() && calls.back().step != event.header.step;
+    if (is_other_step || calls.size() == kMostCalls) calls.clear();
+    return calls.push_back(seen_of(event, true));
+  }
+  Calls& calls = kept_.get(key).first;
+  if (calls.empty()) return;
+  const Seen made = calls.back();
+  if (calls.size() > 1) calls.pop_back();  // the last one may be needed again: retain_graph
+  if (made.hash == event.stats.hash) return;
+  OpFinding finding = finding_of(event, made);
+  finding.loosely = role == SlotRole::kKeptLoosely;
+  report(std::move(finding), findings);
+}
+
+void Overwritten::taken(const format::TensorStats& event) {
+  const auto [seen, known] = values_.get(key_of_value(event));
+  const Seen now = seen_of(event, false);
+  const Seen made = std::exchange(seen, known && seen.hash == now.hash ? seen : now);
+  if (!known || !made.given || made.hash == now.hash || made.step != now.step) return;
+  if (suspected_.size() == kMostSuspected) suspected_.clear();
+  suspected_.emplace(key_of_output(made.op, made.place, made.slot), finding_of(event, made));
+}
+
+/// Of an output: it has a part in the backward pass.
+void Overwritten::gradient(const format::TensorStats& event, Findings& findings) {
+  const auto found = suspected_.find(key_of_output(event.op, event.place, event.slot));
+  if (found == suspected_.end()) return;
+  if (found->second.header.step == event.header.step) report(std::move(found->second), findings);
+  suspected_.erase(found);
+}
+
+OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen& made) const {
+  OpFinding finding;
+  finding.kind = format::FindingKind::kOverwritten;
+  finding.header = victim.header;
+  finding.address = victim.address;
+  finding.bytes = victim.bytes;
+  finding.value = victim.value;
+  finding.hash_before = made.hash;
+  finding.hash_after = victim.stats.hash;
+  const auto owner_of = [&victim](const Seen& seen) {
+    return Owner{victim.value.generation, seen.place, seen.step, seen.slot, seen.op};
+  };
+  const Seen reader = seen_of(victim, false);
+  finding.made = owner_of(made);
+  finding.reader = owner_of(reader);
+  const Seen* const first = bytes_.find(key_of_memory(victim));
+  finding.writer_known = first != nullptr && first->given && first->step == reader.step;
+  const Seen& told = finding.writer_known ? *first : reader;
+  finding.place = told.place;
+  finding.op = told.op;
+  finding.slot = told.slot;
+  finding.other = finding.writer_known ? victim.slot : made.slot;
+  return finding;
+}
+
+/// "Scale" of ScaleBackward, the op that autograd runs for Scale.
+std::string_view Overwritten::forward_name(format::StringId op) const {
+  std::string_view name = definitions_.text(op);
+  if (name.ends_with(kBackward)) name.remove_suffix(kBackward.size());
+  return name;
+}
+
+uint64_t Overwritten::key_of_call(format::StringId op, const format::Place& place) const {
+  const uint64_t name = op ? std::hash<std::string_view>()(forward_name(op)) : 0;
+  return mix(mix(name, place.scope.value), place.call);
+}
+
+/// Equal for output:I and grad_output:I of one call.
+uint64_t Overwritten::key_of_output(format::StringId op, const format::Place& place,
+                                    format::StringId slot) const {
+  const std::string_view text = definitions_.text(slot);
+  const std::string_view index = text.substr(std::min(text.find(':'), text.size()));
+  return mix(key_of_call(op, place), std::hash<std::string_view>()(index));
+}
+
+void Overwritten::report(OpFinding finding, Findings& findings) {
+  const Owner& reader = finding.reader;
+  finding.occurrence = ++occurrences_[{finding.op, reader.op, reader.place.scope, reader.slot}];
+  if (worth_saying(finding.occurrence)) findings.push_back(std::move(finding));
+}
+
+}  // namespace convtrace::judge

@@ -1,0 +1,86 @@
+#pragma once
+/// @file overwritten.h
+/// Judges whether a tensor that is still needed was overwritten by something that PyTorch does not
+/// count (a kernel through a raw pointer): takes events, makes findings of the kind overwritten.
+///
+/// - What an op keeps for its backward (slots saved:I, ctx:NAME) is recorded when its forward has
+///   returned and before its backward runs. One storage, place and number of in-place writes, and
+///   other bytes: its backward reads what somebody else has written.
+/// - An output that a module or an op gave in the forward pass, and that the next reader of the same
+///   step finds changed. It is told when the output's gradient comes, which proves that the output is
+///   a part of the graph; memory that a program uses as it likes has none.
+///
+/// The finding names who wrote, where the first record of the bytes that the victim found is a
+/// result in that memory, or what an op left of its operand; else the victim.
+///
+/// Place:    used by trace_judge.h.
+/// Threads:  one.
+/// Memory:   the last 65536 values of each table.
+/// Source:   docs/findings.md.
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "format/findings/common/recent.h"
+#include "format/findings/ops/op_finding.h"
+#include "format/findings/ops/slot_roles.h"
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+
+namespace convtrace::judge {
+
+class Overwritten {
+ public:
+  using Findings = std::vector<OpFinding>;
+
+  /// @param definitions  of the trace; outlive this.
+  explicit Overwritten(const format::Definitions& definitions)
+      : definitions_(definitions), roles_(definitions) {}
+
+  /// Whether this class makes findings of that kind.
+  [[nodiscard]] static bool judges(format::FindingKind kind) {
+    return kind == format::FindingKind::kOverwritten;
+  }
+
+  /// @param[out] findings  new ones are appended.
+  void see(const format::Event& event, Findings& findings);
+
+ private:
+  /// A record of a value. `given`: a result, or what is left of an operand.
+  struct Seen {
+    format::Place place;
+    format::StringId op, slot;
+    uint32_t step = 0;
+    uint64_t hash = 0;
+    bool given = false;
+  };
+
+  /// Calls of an op in one call of a module that kept one and the same tensor, latest last: their
+  /// backwards run in the reverse order.
+  using Calls = std::vector<Seen>;
+
+  static Seen seen_of(const format::TensorStats& event, bool given);
+  void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
+  void taken(const format::TensorStats& event);
+  void gradient(const format::TensorStats& event, Findings& findings);
+  [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
+  [[nodiscard]] std::string_view forward_name(format::StringId op) const;
+  [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
+  [[nodiscard]] uint64_t key_of_output(format::StringId op, const format::Place& place,
+                                       format::StringId slot) const;
+  void report(OpFinding finding, Findings& findings);
+
+  const format::Definitions& definitions_;
+  SlotRoles roles_;
+  Recent<Calls> kept_;   ///< behind the forward: by op, module call, slot and value
+  Recent<Seen> values_;  ///< of the forward pass: the last record of each value
+  Recent<Seen> bytes_;   ///< by memory: the first record of the bytes that lie there now
+  std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
+  using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;
+  std::map<Key, uint64_t> occurrences_;
+};
+
+}  // namespace convtrace::judge

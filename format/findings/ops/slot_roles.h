@@ -1,0 +1,55 @@
+#pragma once
+/// @file slot_roles.h
+/// The role of a record among the tensors of an op or a module, from the name of its slot.
+///
+/// Threads:  one.
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/model/definitions.h"
+
+namespace convtrace::judge {
+
+/// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
+/// its memory. kKept: for the backward, by save_for_backward; kKeptLoosely: as an attribute of ctx.
+enum class SlotRole : uint8_t { kNone, kTaken, kLeft, kLeftShared, kGiven, kKept, kKeptLoosely };
+
+class SlotRoles {
+ public:
+  /// @param definitions  of the trace; outlive this.
+  explicit SlotRoles(const format::Definitions& definitions) : definitions_(definitions) {}
+
+  [[nodiscard]] SlotRole of(format::StringId slot) {
+    if (slot.value >= roles_.size()) roles_.resize(slot.value + 1, {false, SlotRole::kNone});
+    auto& [known, role] = roles_[slot.value];
+    if (!std::exchange(known, true)) role = role_of(definitions_.text(slot));
+    return role;
+  }
+
+ private:
+  static SlotRole role_of(std::string_view slot) {
+    constexpr std::pair<std::string_view, SlotRole> kRoles[] = {
+        {"input", SlotRole::kTaken},
+        {"grad_output", SlotRole::kTaken},
+        {"input_after", SlotRole::kLeft},
+        {"grad_output_after", SlotRole::kLeft},
+        {"grad_output_shared", SlotRole::kLeftShared},
+        {"saved_shared", SlotRole::kLeftShared},
+        {"output", SlotRole::kGiven},
+        {"grad_input", SlotRole::kGiven},
+        {"saved", SlotRole::kKept},
+        {"ctx", SlotRole::kKeptLoosely}};
+    const std::string_view name = slot.substr(0, slot.find(':'));
+    for (const auto& [text, role] : kRoles) {
+      if (text == name) return role;
+    }
+    return SlotRole::kNone;
+  }
+
+  const format::Definitions& definitions_;
+  std::vector<std::pair<bool, SlotRole>> roles_;  ///< by slot: looked up, role
+};
+
+}  // namespace convtrace::judge

@@ -1,0 +1,62 @@
+"""What an autograd.Function keeps for its backward, and who else holds the memory of a tensor.
+
+A Function's node keeps tensors by `save_for_backward` and as attributes of `ctx`. Both are read when the forward has
+returned and again before the backward runs. Where hooks pack what is saved (checkpointing, offloading), reading would
+run them: such a node is left alone.
+"""
+from ..base import signals
+
+_MOST = 64  # tensors of one node
+
+# References of C++ to a tensor that a backward has to itself, as torch 2.13 counts them: a gradient (Python alone), and
+# a saved tensor (Python, and the node). A view has one more on its base, and on the storage.
+_GRADIENT, _SAVED = 1, 2
+_COUNTED_AS_KNOWN = (2, 13)
+
+
+class Kept:
+    def __init__(self, torch, read):
+        self._read = read
+        self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+        known = tuple(int(part) for part in torch.__version__.split(".")[:2]) == _COUNTED_AS_KNOWN
+        self._storage_count = getattr(torch._C, "_storage_Use_Count", None) if known else None
+
+    def is_plain(self):
+        """Whether what a forward saves now is saved as it is."""
+        return self._hooks is not None and self._hooks(False) is None
+
+    def tensors(self, node):
+        """@return [(kind of slot, name, tensor)]; empty where the node has been freed or refuses."""
+        try:
+            found = [("saved", index, tensor) for index, tensor in enumerate(node.saved_tensors) if tensor is not None]
+        except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
+            return []
+        for name, value in vars(node).items():
+            inside = self._read.tensors(value)
+            found += [("ctx", name if len(inside) == 1 else "%s.%d" % (name, index), tensor)
+                      for index, tensor in enumerate(inside)]
+        return found[:_MOST]
+
+    def is_shared_gradient(self, tensor):
+        """Whether somebody else is to read a gradient that a backward was given: another branch of the graph."""
+        return self._is_held(tensor, _GRADIENT)
+
+    def is_shared_saved(self, node, tensor):
+        """Whether somebody else holds the memory of a saved tensor: another node that needs it, an alias. Not told of
+        a leaf, which its module holds, and of the node's own output, which the program may hold without need."""
+        return not tensor.is_leaf and tensor.grad_fn is not node and self._is_held(tensor, _SAVED)
+
+    def _is_held(self, tensor, own):
+        """Reads counters alone."""
+        if self._storage_count is None or type(tensor) not in self._read.plain:
+            return False
+        try:
+            base, storage = tensor._base, tensor.untyped_storage()
+            if base is not None and base.numel() != tensor.numel():
+                return False  # another part of the base is nobody's business
+            is_view = base is not None
+            return (tensor._use_count() > own or is_view and base._use_count() > 2 or
+                    self._storage_count(storage._cdata) > 2 + is_view)
+        except Exception as error:  # a kind of tensor without a storage
+            signals.let_pass(error)
+            return False

@@ -1,0 +1,545 @@
+"""Ops that write memory which somebody still needs (wrong_*), and ops that only look alike (right_*).
+
+Each wrong case trains in a child of its own, with a trace of its own, and all right ones in one.
+`python kept.py [CASE ...]`"""
+import gc
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def train(forward, parameters, steps=3, between=lambda: None, loss_of=lambda y: y.square().mean()):
+    optimizer = torch.optim.SGD(list(parameters), lr=0.05)
+    for _ in range(steps):
+        loss = loss_of(forward(torch.randn(6, 8)))
+        between()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+class Block(nn.Module):
+    """`op` takes what the first layer gives; `around` joins both."""
+
+    def __init__(self, op, around=lambda h, y: y, before=lambda h: h):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.op, self.around, self.before = op, around, before
+
+    def forward(self, x):
+        h = self.before(self.first(x))
+        return self.last(self.around(h, self.op(h)))
+
+
+def raw(tensor):
+    """Its memory, to which PyTorch counts no write."""
+    return tensor.detach().numpy()
+
+
+class Square(torch.autograd.Function):
+    """x * x; the backward writes its result over what it has saved, and PyTorch does not count it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        raw(x)[...] = 2 * raw(x) * raw(grad)
+        return x.detach()
+
+
+class Tenth(torch.autograd.Function):
+    """x / 10; the backward works on the gradient that it is given. `way`: "counted" or "raw"."""
+
+    @staticmethod
+    def forward(ctx, x, way):
+        ctx.way = way
+        return x / 10
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.way == "counted":
+            grad /= 10
+        else:
+            raw(grad)[...] /= 10
+        return grad, None
+
+
+class Gate(torch.autograd.Function):
+    """x * sigmoid(x); keeps the sigmoid in a buffer that `buffer_of()` gives. `keep`: by "save", or as an "attribute"."""
+
+    @staticmethod
+    def forward(ctx, x, keep, buffer_of):
+        buffer = buffer_of()
+        raw(buffer)[...] = raw(x.sigmoid())
+        if keep == "save":
+            ctx.save_for_backward(x, buffer)
+        else:
+            ctx.save_for_backward(x)
+            ctx.gate = buffer
+        return x * buffer
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, gate = ctx.saved_tensors if len(ctx.saved_tensors) == 2 else (*ctx.saved_tensors, ctx.gate)
+        return grad * gate * (1 + x * (1 - gate)), None, None
+
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x.exp()
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+class Weighted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad * weight, (grad * x).sum(0)
+
+
+@case
+def wrong_saved_of_tanh():
+    model = Block(Square.apply, before=torch.tanh)
+    train(model, model.parameters())
+
+
+@case
+def wrong_saved_of_product():
+    def product_first(h):
+        model.product = h * h
+        return h
+
+    model = Block(Square.apply, lambda h, y: y + model.product, product_first)
+    train(model, model.parameters())
+
+
+@case
+def wrong_saved_of_exp():
+    model = Block(lambda h: Square.apply(Exp.apply(h)))
+    train(model, model.parameters())
+
+
+@case
+def wrong_gradient_counted():
+    model = Block(lambda h: Tenth.apply(h.tanh(), "counted"), lambda h, y: h + y)
+    train(model, model.parameters())
+
+
+@case
+def wrong_gradient_raw():
+    model = Block(lambda h: Tenth.apply(h.tanh(), "raw"), lambda h, y: y + h)
+    train(model, model.parameters())
+
+
+@case
+def wrong_gradient_alone():
+    """Nobody else reads that gradient, today."""
+    model = Block(lambda h: Tenth.apply(h.tanh(), "counted"))
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_saved():
+    buffer = torch.empty(6, 8)
+    model = Block(lambda h: Gate.apply(Gate.apply(h, "save", lambda: buffer), "save", lambda: buffer))
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_of_ctx():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.buffer = torch.empty(6, 8)
+            self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            return Gate.apply(self.two(Gate.apply(self.one(x), "attribute", lambda: self.buffer)), "attribute", lambda: self.buffer)
+
+    model = nn.ModuleList([Twice(), Twice()])
+    model[1].buffer = model[0].buffer
+    train(lambda x: model[1](model[0](x)), model.parameters())
+
+
+@case
+def wrong_input_written():
+    class Centre(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x -= x.mean(1, keepdim=True)
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * (grad - grad.mean(1, keepdim=True))
+
+    model = Block(Centre.apply, lambda h, y: h + y)
+    train(model, model.parameters())
+
+
+@case
+def wrong_library_gradient():
+    @torch.library.custom_op("inplace_tests::square", mutates_args=())
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        raw(x)[...] = 2 * raw(x) * raw(grad)
+        return x.detach()
+
+    square.register_autograd(backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    model = Block(square, before=torch.sigmoid)
+    train(model, model.parameters())
+
+
+@case
+def wrong_between_modules():
+    def clamp(h):
+        raw(h).clip(0, None, out=raw(h))
+        return h
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    train(lambda x: model[2](clamp(model[1](model[0](x)))), model.parameters())
+
+
+@case
+def wrong_weight_between():
+    scale = nn.Parameter(torch.ones(8))
+    model = Block(lambda h: Weighted.apply(h, scale))
+    train(model, [*model.parameters(), scale], between=lambda: scale.data.mul_(1.5))
+
+
+@case
+def wrong_batch_refilled():
+    batch = torch.randn(6, 8)
+    weight = nn.Parameter(torch.ones(8))
+    model = nn.Linear(8, 4)
+
+    def refill():
+        raw(batch)[...] = raw(torch.randn(6, 8))
+
+    train(lambda x: model(Weighted.apply(batch, weight)), [weight, *model.parameters()], between=refill)
+
+
+@case
+def wrong_second_backward():
+    model = Block(Square.apply)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.randn(6, 8)).square().mean()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+
+
+@case
+def right_own_memory():
+    """As Liger's kernels do: nobody else needs the saved input."""
+    model = Block(Square.apply)
+    train(model, model.parameters())
+
+
+@case
+def right_own_memory_of_a_view():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    train(lambda x: model[1](Square.apply(model[0](x.view(2, 3, 8)).view(6, 8))), model.parameters())
+
+
+@case
+def right_mark_dirty():
+    class Relu(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.clamp_(min=0)
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * (ctx.saved_tensors[0] > 0)
+
+    model = Block(Relu.apply)
+    train(model, model.parameters())
+
+
+@case
+def right_running_statistics():
+    class Normed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, mean):
+            mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            ctx.mean = mean
+            return x - mean
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    mean = torch.zeros(8)
+    model = Block(lambda h: Normed.apply(Normed.apply(h, mean), mean))
+    train(model, model.parameters())
+
+
+@case
+def right_pool():
+    pool = torch.empty(6, 8)
+
+    class Pooled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            raw(pool)[...] = 2 * raw(x)
+            return pool.view_as(pool)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad
+
+    model = Block(lambda h: Pooled.apply(h).sin())
+    train(model, model.parameters())
+
+
+@case
+def right_softmax_reused():
+    """As Megatron's cross entropy: the backward writes the softmax that the forward made."""
+
+    class CrossEntropy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, logits, labels):
+            softmax = logits.softmax(1)
+            ctx.save_for_backward(softmax, labels)
+            return -softmax.gather(1, labels[:, None]).log().mean()
+
+        @staticmethod
+        def backward(ctx, grad):
+            softmax, labels = ctx.saved_tensors
+            rows = torch.arange(len(labels))
+            raw(softmax)[rows, labels] -= 1
+            return softmax.mul_(grad / len(labels)), None
+
+    labels = torch.tensor([0, 1, 2, 3, 0, 1])
+    model = Block(torch.relu)
+    train(model, model.parameters(), loss_of=lambda y: CrossEntropy.apply(y, labels))
+
+
+@case
+def right_checkpoint():
+    from torch.utils.checkpoint import checkpoint
+    model = Block(Exp.apply)
+    train(lambda x: checkpoint(model, x, use_reentrant=False), model.parameters())
+    model = Block(lambda h: Gate.apply(h, "save", lambda: torch.empty(6, 8)))
+    train(lambda x: checkpoint(model, x.requires_grad_(), use_reentrant=True), model.parameters())
+
+
+@case
+def right_packed():
+    class Packed(torch.autograd.graph.saved_tensors_hooks):
+        def __init__(self):
+            super().__init__(lambda tensor: tensor.numpy(force=True).copy(), torch.from_numpy)
+
+    model = Block(lambda h: Exp.apply(Square.apply(h)))
+
+    def forward(x):
+        with Packed():
+            return model(x)
+
+    train(forward, model.parameters())
+
+
+@case
+def right_twice_differentiated():
+    model = Block(lambda h: Weighted.apply(h, model.scale))
+    model.scale = nn.Parameter(torch.ones(8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(3):
+        x = torch.randn(6, 8, requires_grad=True)
+        gradient, = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        optimizer.zero_grad()
+        (model(x).square().mean() + gradient.square().mean()).backward(retain_graph=True)
+        optimizer.step()
+
+
+@case
+def right_transforms():
+    from torch.func import grad, vmap
+
+    class Cube(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x ** 3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+    model = Block(Cube.apply)
+    train(model, model.parameters())
+    vmap(grad(lambda x: Cube.apply(x).sum()))(torch.randn(3, 8))
+
+
+@case
+def right_views():
+    class Halves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[:, :4], x[:, 4:]
+
+        @staticmethod
+        def backward(ctx, one, two):
+            return torch.cat([one, two], 1)
+
+    model = Block(lambda h: torch.cat(Halves.apply(h), 1))
+    train(model, model.parameters())
+
+
+@case
+def right_gradient_passed_on():
+    class Reverse(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.neg()
+
+    class Same(Reverse):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    model = Block(lambda h: Same.apply(Reverse.apply(h)), lambda h, y: h + y)
+    train(model, model.parameters())
+
+
+@case
+def right_main_grad():
+    """As Megatron's fused accumulation: the backward adds to a gradient of its own."""
+
+    class Fused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            weight.main_grad.add_(x.t() @ grad)
+            return grad @ weight.t(), None
+
+    weight = nn.Parameter(torch.randn(8, 8))
+    weight.main_grad = torch.zeros(8, 8)
+    model = Block(lambda h: Fused.apply(h, weight))
+    train(model, model.parameters())
+
+
+@case
+def right_update_in_backward():
+    def update(parameter):
+        parameter.data.add_(parameter.grad, alpha=-0.05)
+
+    model = Block(lambda h: Weighted.apply(h, model.scale))
+    model.scale = nn.Parameter(torch.ones(8))
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(update)
+    for _ in range(3):
+        model.zero_grad()
+        model(torch.randn(6, 8)).square().mean().backward()
+
+
+@case
+def right_library_writes():
+    @torch.library.custom_op("inplace_tests::scale_", mutates_args=("x",))
+    def scale_(x: torch.Tensor) -> None:
+        raw(x)[...] *= 2
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+
+    def forward(x):
+        scale_(x)
+        return model(x)
+
+    train(forward, model.parameters())
+
+
+@case
+def right_written_without_gradients():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    def forward(x):
+        with torch.no_grad():
+            h = model[1](model[0](x))
+            raw(h)[...] *= 2
+            model[2](h)
+        return model(x)
+
+    train(forward, model.parameters())
+
+
+@case
+def right_recurrent():
+    model = nn.ModuleDict({"cell": nn.Linear(8, 8), "out": nn.Linear(8, 4)})
+
+    def forward(x):
+        h = x
+        for _ in range(4):
+            h = Exp.apply(-model["cell"](h))
+        return model["out"](h)
+
+    train(forward, model.parameters())
+
+
+@case
+def right_compiled():
+    model = torch.compile(Block(lambda h: Exp.apply(-h) + h.tanh() * 2), backend="aot_eager")
+    train(model, model.parameters())
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    gc.freeze()  # children neither walk nor copy what was imported
+    asked = sys.argv[1:] or CASES
+    groups = {name: [name] for name in asked if name.startswith("wrong_")}
+    groups["right"] = [name for name in asked if name.startswith("right_")]
+    for name, cases in groups.items():
+        child = os.fork()
+        if child == 0:
+            os.environ["CONVTRACE_OUTPUT"] = os.path.join(os.getcwd(), name + ".ctrace")
+            for one in cases:
+                CASES[one]()
+            sys.exit()
+        print(name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -1,0 +1,157 @@
+#include "format/findings/ops/overwritten.h"
+
+#include <string>
+#include <vector>
+
+#include "format/findings/ops/op_text.h"
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::judge;
+using format::Phase;
+
+namespace {
+
+/// Records of the tensors of ops and modules in one piece of memory.
+struct Program {
+  format::Definitions definitions;
+  Overwritten judge{definitions};
+  Overwritten::Findings findings;
+  uint32_t step = 0, call = 0, version = 0;
+  uint64_t storage = 1;
+
+  void value(Phase phase, const char* module, const char* op, const char* slot, uint64_t hash) {
+    format::TensorStats event;
+    event.header.step = step;
+    event.place = {definitions.intern(module), call, phase};
+    if (*op != '\0') event.op = definitions.intern(op);
+    event.slot = definitions.intern(slot);
+    event.value = {.storage = storage, .version = version};
+    event.bytes = 256;
+    event.stats.hash = hash;
+    judge.see(event, findings);
+  }
+  void forward(const char* op, const char* slot, uint64_t hash) {
+    value(Phase::kForward, "h", op, slot, hash);
+  }
+  void backward(const char* op, const char* slot, uint64_t hash) {
+    value(Phase::kBackward, "h", op, slot, hash);
+  }
+  [[nodiscard]] std::string text(size_t which) const {
+    return describe(findings.at(which), definitions);
+  }
+  [[nodiscard]] std::string_view named(format::StringId id) const { return definitions.text(id); }
+};
+
+}  // namespace
+
+TEST_CASE("overwritten: a kept tensor that changed before its backward is found",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("Exp", "saved:0", 5);
+  p.backward("ExpBackward", "saved:0", 6);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.named(p.findings[0].op) == "ExpBackward");
+  CHECK(p.findings[0].hash_before == 5);
+  CHECK(p.findings[0].hash_after == 6);
+  CHECK(record_of(p.findings[0]).level == format::Level::kError);
+  CHECK(p.text(0).find("No op that is recorded gave these bytes") != std::string::npos);
+}
+
+TEST_CASE("overwritten: the op whose result lies there is the one that wrote",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("Exp", "output:0", 5);
+  p.forward("Exp", "saved:0", 5);
+  p.forward("Silu", "input:0", 5);
+  p.backward("SiluBackward", "saved:0", 5);
+  SECTION("a result") { p.backward("SiluBackward", "grad_input:0", 6); }
+  SECTION("an operand that it wrote") { p.backward("SiluBackward", "saved_shared:0", 6); }
+  p.backward("OtherBackward", "grad_output:0", 6);
+  p.backward("OtherBackward", "grad_output_after:0", 6);  // it has only read
+  p.backward("ExpBackward", "saved:0", 6);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.named(p.findings[0].op) == "SiluBackward");
+  CHECK(p.text(0).find("saved:0 of op ExpBackward") != std::string::npos);
+}
+
+TEST_CASE("overwritten: what is kept as an attribute may be meant to change",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("Gate", "ctx:mask", 5);
+  p.backward("GateBackward", "ctx:mask", 6);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+}
+
+TEST_CASE("overwritten: nothing is said of another value, and of one that did not change",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("Exp", "saved:0", 5);
+  SECTION("unchanged") { p.backward("ExpBackward", "saved:0", 5); }
+  SECTION("unchanged, and needed twice") {
+    p.backward("ExpBackward", "saved:0", 5);
+    p.backward("ExpBackward", "saved:0", 5);
+  }
+  SECTION("a write that PyTorch counted") {
+    p.version = 1;
+    p.backward("ExpBackward", "saved:0", 6);
+  }
+  SECTION("another storage") {
+    p.storage = 2;
+    p.backward("ExpBackward", "saved:0", 6);
+  }
+  SECTION("another call of the module") {
+    p.call = 1;
+    p.backward("ExpBackward", "saved:0", 6);
+  }
+  SECTION("another op") { p.backward("LogBackward", "saved:0", 6); }
+  SECTION("what the forward of a later step kept") {
+    p.step = 1;
+    p.forward("Exp", "saved:0", 6);
+    p.backward("ExpBackward", "saved:0", 6);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: two calls that keep one buffer are told apart", "[judge][overwritten]") {
+  Program p;
+  p.forward("Gate", "saved:0", 5);
+  p.forward("Gate", "saved:0", 6);
+  p.backward("GateBackward", "saved:0", 6);
+  CHECK(p.findings.empty());
+  p.backward("GateBackward", "saved:0", 6);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.findings[0].hash_before == 5);
+}
+
+TEST_CASE("overwritten: an output that its reader finds changed is told with its gradient",
+          "[judge][overwritten]") {
+  Program p;
+  p.value(Phase::kForward, "a", "", "output:0", 5);
+  SECTION("changed") {
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+    CHECK(p.findings.empty());
+    p.value(Phase::kBackward, "a", "", "grad_output:1", 9);
+    CHECK(p.findings.empty());
+    p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.text(0).find("input:0 of module b") != std::string::npos);
+    CHECK(p.text(0).find("output:0 of module a") != std::string::npos);
+    return;
+  }
+  SECTION("given anew by an op that owns the buffer") {
+    p.value(Phase::kForward, "c", "", "output:0", 6);
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+  }
+  SECTION("in the next step, as a buffer that is used again") {
+    p.step = 1;
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+  }
+  SECTION("without a backward, as in evaluation") {
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+    p.step = 1;  // whose gradient is of another value
+  }
+  p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
+  CHECK(p.findings.empty());
+}
