@@ -6,7 +6,7 @@
 namespace convtrace::check {
 namespace {
 
-constexpr std::string_view kDropped = "compiled_dropped.", kStacks = "setting.CONVTRACE_STACKS";
+constexpr std::string_view kDropped = "compiled_dropped.";
 constexpr std::string_view kOptimizer = "optimizer.";
 
 /// Reads the number before the next dot and passes over both.
@@ -95,7 +95,7 @@ std::optional<bool> Facts::takes_tensors_alone(format::StringId scope, format::S
 
 void Facts::take(const std::vector<std::pair<std::string, std::string>>& of_program) {
   for (const auto& [name, value] : of_program)
-    if (name.starts_with("compiled") || name == kStacks) program_[name] = value;
+    if (name.starts_with("compiled") || name.starts_with("setting.")) program_[name] = value;
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> Facts::dropped_views() const {

@@ -24,7 +24,7 @@ class Facts {
   explicit Facts(const format::Definitions& names) : names_(names) {}
 
   void take(const StepValues& step);
-  /// Facts of the program that belong to no step: of compiled regions, and which stacks were taken.
+  /// Facts of the program that belong to no step: of compiled regions, and convtrace's settings.
   void take(const std::vector<std::pair<std::string, std::string>>& of_program);
 
   /// @return "" if it is not known.
