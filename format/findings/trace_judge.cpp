@@ -9,12 +9,16 @@ std::span<Verdict> TraceJudge::see(const format::Event& event) {
   memory_.see(event, memory_findings_);
   aliases_.see(event, op_findings_);
   values_.see(event, op_findings_);
-  if (memory_findings_.empty() && op_findings_.empty()) return {};
+  overwritten_.see(event, op_findings_);
+  flights_.see(event, flight_findings_);
+  if (memory_findings_.empty() && op_findings_.empty() && flight_findings_.empty()) return {};
   verdicts_.clear();
   for (const MemoryFinding& finding : memory_findings_) add(finding);
   for (const OpFinding& finding : op_findings_) add(finding);
+  for (const FlightFinding& finding : flight_findings_) add(finding);
   memory_findings_.clear();
   op_findings_.clear();
+  flight_findings_.clear();
   for (Verdict& verdict : verdicts_) verdict.record.message = verdict.message;
   return verdicts_;
 }
@@ -29,6 +33,13 @@ void TraceJudge::add(const MemoryFinding& finding) {
 }
 
 void TraceJudge::add(const OpFinding& finding) {
+  Verdict verdict;
+  verdict.record = record_of(finding);
+  verdict.message = describe(finding, definitions_);
+  verdicts_.push_back(std::move(verdict));
+}
+
+void TraceJudge::add(const FlightFinding& finding) {
   Verdict verdict;
   verdict.record = record_of(finding);
   verdict.message = describe(finding, definitions_);

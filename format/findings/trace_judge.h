@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "format/findings/collectives/flight_judge.h"
 #include "format/findings/memory/memory_judge.h"
 #include "format/findings/ops/alias_judge.h"
 #include "format/findings/ops/op_values.h"
+#include "format/findings/ops/overwritten.h"
 #include "format/model/definitions.h"
 
 namespace convtrace::judge {
@@ -31,11 +33,15 @@ class TraceJudge {
  public:
   /// @param definitions  of the trace; outlive this.
   explicit TraceJudge(const format::Definitions& definitions)
-      : definitions_(definitions), values_(definitions) {}
+      : definitions_(definitions),
+        values_(definitions),
+        overwritten_(definitions),
+        flights_(definitions) {}
 
   /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
-    return MemoryJudge::judges(kind) || AliasJudge::judges(kind) || OpValues::judges(kind);
+    return MemoryJudge::judges(kind) || AliasJudge::judges(kind) || OpValues::judges(kind) ||
+           Overwritten::judges(kind) || FlightJudge::judges(kind);
   }
 
   /// @return the findings that `event` causes, valid until the next call.
@@ -44,13 +50,17 @@ class TraceJudge {
  private:
   void add(const MemoryFinding& finding);
   void add(const OpFinding& finding);
+  void add(const FlightFinding& finding);
 
   const format::Definitions& definitions_;
   MemoryJudge memory_;
   AliasJudge aliases_;
   OpValues values_;
+  Overwritten overwritten_;
+  FlightJudge flights_;
   MemoryJudge::Findings memory_findings_;
   AliasJudge::Findings op_findings_;
+  FlightJudge::Findings flight_findings_;
   std::vector<Verdict> verdicts_;
 };
 

@@ -40,6 +40,7 @@ enum convtrace_message_kind {
   CONVTRACE_MSG_COLLECTIVE = 14,
   CONVTRACE_MSG_COLLECTIVE_VALUES = 15,
   CONVTRACE_MSG_KERNEL = 16,
+  CONVTRACE_MSG_FLIGHT = 17,
 };
 
 struct convtrace_message {
@@ -159,6 +160,18 @@ struct convtrace_collective_values {
   struct convtrace_message message;
   uint64_t id;
   uint32_t step, reserved;
+};
+
+/// A collective that the program has to wait for was given a tensor, or that program has waited.
+struct convtrace_flight {
+  struct convtrace_message message;
+  uint8_t phase, device_type, device_index;
+  uint8_t awaited; /* 0: it begins */
+  uint8_t written; /* begins: the collective writes the tensor; awaited: the program did meanwhile */
+  uint8_t reserved[3];
+  uint32_t scope, call, op, slot, version;
+  uint32_t line; /* of the program: "function (file:line)"; 0: none */
+  uint64_t data, bytes, storage, storage_base, storage_bytes; /* as in convtrace_op_operand */
 };
 
 struct convtrace_kernel_param {

@@ -34,6 +34,9 @@ LAYOUTS = {
         "phase", "dtype", "device_type", "device_index", "scope", "call", "op", "group", "members", "reduction", "group_rank",
         "group_size", "peer", "stream", "sent", "received", "number", "id", "tag")),
     "COLLECTIVE_VALUES_MESSAGE": ("collective_values", MESSAGE + ("id", "step")),
+    "FLIGHT_MESSAGE": ("flight", MESSAGE + (
+        "phase", "device_type", "device_index", "awaited", "written", "scope", "call", "op", "slot", "version", "line", "data",
+        "bytes", "storage", "storage_base", "storage_bytes")),
     "KERNEL_MESSAGE": ("kernel", MESSAGE + ("function", "name", "param_count")),
     "KERNEL_PARAM": ("kernel_param", ("slot", "dtype", "is_pointer")),
     "DIAGNOSTIC_MESSAGE": ("diagnostic", MESSAGE + ("level", "site", "text")),
@@ -48,6 +51,7 @@ CONSTANTS = {
     "CONVTRACE_MSG_COLLECTIVE": engine.COLLECTIVE,
     "CONVTRACE_MSG_COLLECTIVE_VALUES": engine.COLLECTIVE_VALUES,
     "CONVTRACE_MSG_KERNEL": engine.KERNEL,
+    "CONVTRACE_MSG_FLIGHT": engine.FLIGHT,
     "CONVTRACE_MSG_SCOPE": engine.SCOPE,
     "CONVTRACE_MSG_STEP": engine.STEP,
     "CONVTRACE_MSG_OP": engine.OP,

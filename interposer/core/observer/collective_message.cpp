@@ -36,4 +36,29 @@ std::optional<OfCollective> parse_collective_values(const Message& message) {
   return OfCollective{fixed->id, fixed->step};
 }
 
+std::optional<FlightMessage> parse_flight(const Message& message) {
+  const auto fixed = message.as<convtrace_flight>();
+  if (!fixed || fixed->phase >= format::kEnumCount<format::Phase> ||
+      fixed->device_type >= format::kEnumCount<format::Device::Type>) {
+    return std::nullopt;
+  }
+  FlightMessage flight;
+  format::Op& event = flight.event;
+  event.moment = fixed->awaited != 0 ? format::OpMoment::kAwaited : format::OpMoment::kInFlight;
+  event.place = {format::StringId{fixed->scope}, fixed->call,
+                 static_cast<format::Phase>(fixed->phase)};
+  event.written = fixed->written != 0;
+  event.op = format::StringId{fixed->op};
+  event.slot = format::StringId{fixed->slot};
+  event.device = {static_cast<format::Device::Type>(fixed->device_type), fixed->device_index};
+  event.address = fixed->data;
+  event.bytes = fixed->bytes;
+  event.value = {.storage = fixed->storage,
+                 .offset = fixed->data - fixed->storage_base,
+                 .version = fixed->version};
+  event.storage_bytes = fixed->storage_bytes;
+  if (fixed->line != 0) flight.line = format::StringId{fixed->line};
+  return flight;
+}
+
 }  // namespace convtrace::engine

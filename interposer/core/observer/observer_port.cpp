@@ -60,9 +60,10 @@ class ObserverPort::Batch {
   bool diagnostic(const Message& message);
   bool collective(const Message& message);
   bool collective_values(const Message& message);
+  bool flight(const Message& message);
   bool kernel(const Message& message);
 
-  [[nodiscard]] uint64_t generation_of(const format::TensorStats& event);
+  [[nodiscard]] uint64_t generation_of(format::Device device, uint64_t address);
   void describe_unknown_input(TensorRequest& request, bool hash_is_final);
   bool leave_to_writer(TensorRequest& request);
   void compute_here(TensorRequest& request);
@@ -138,6 +139,8 @@ bool ObserverPort::Batch::handle(const Message& message) {
       return collective(message);
     case CONVTRACE_MSG_COLLECTIVE_VALUES:
       return collective_values(message);
+    case CONVTRACE_MSG_FLIGHT:
+      return flight(message);
     case CONVTRACE_MSG_KERNEL:
       return kernel(message);
     default:
@@ -157,7 +160,7 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       deps_.captures.decide(event.capture, event.place.scope, step);
   event.capture = decision.capture;
   request->samples = decision.samples;
-  event.value.generation = generation_of(event);
+  event.value.generation = generation_of(event.device, event.address);
   event.header.step = step;
   if (!deps_.host.is_settled(event, request->stream)) {
     lose(format::LossReason::kStreamUnsafe, 1);
@@ -186,13 +189,13 @@ bool ObserverPort::Batch::tensor(const Message& message) {
 
 /// @return the generation of the memory in which a tensor lies, after all reports made so far; 0 if it
 /// is not known.
-uint64_t ObserverPort::Batch::generation_of(const format::TensorStats& event) {
-  if (event.device.type != format::Device::Type::kCpu) {
+uint64_t ObserverPort::Batch::generation_of(format::Device device, uint64_t address) {
+  if (device.type != format::Device::Type::kCpu) {
     deps_.journal.apply_reports();
-  } else if (const CpuBlock block = deps_.journal.cpu_block(event.address); block.generation != 0) {
+  } else if (const CpuBlock block = deps_.journal.cpu_block(address); block.generation != 0) {
     return block.generation;
   }
-  const auto range = deps_.addresses.find(event.address);
+  const auto range = deps_.addresses.find(address);
   return range && !range->freed ? range->generation : 0;
 }
 
@@ -466,6 +469,17 @@ bool ObserverPort::Batch::collective_values(const Message& message) {
   const std::optional<OfCollective> of = parse_collective_values(message);
   if (of) of_ = *of;
   return of.has_value();
+}
+
+bool ObserverPort::Batch::flight(const Message& message) {
+  std::optional<FlightMessage> told = parse_flight(message);
+  if (!told) return false;
+  format::Op& event = told->event;
+  event.header.step = deps_.steps.step();
+  event.value.generation = generation_of(event.device, event.address);
+  if (told->line) event.stack = deps_.definitions.intern_stack({&*told->line, 1});
+  deps_.sink.emit(event);
+  return true;
 }
 
 void ObserverPort::Batch::lose(format::LossReason reason, uint64_t count) noexcept {

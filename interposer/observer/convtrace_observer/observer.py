@@ -144,7 +144,7 @@ class Observer(State):
     @spent.sampled
     def open_step(self, thread):
         self.tuning.look()
-        self.collectives.read_complete()
+        self.collectives.begin_step(self.steps.index)
         self.awaited.give_up()
         self.step = self.steps.index
         self.walk = self.step_walk = self.walk + 1
@@ -252,7 +252,7 @@ class Observer(State):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the
         process's exit never runs."""
         self._tell_last()
-        self.collectives.waited()
+        self.collectives.finish()
         complaint = self.operations.complaint() if self._begun and self.active else None
         if complaint:
             self.say(engine.WARNING, "CT-1303 " + complaint, "operations")

@@ -11,7 +11,7 @@ ABI = 1
 
 # enum convtrace_message_kind
 TENSOR, SCOPE, STEP, OP, OP_STACK, STORAGE_DEAD, FACT, LOSS, DIAGNOSTIC, OP_BEGIN, TENSOR_STACK = range(1, 12)
-EVENT_FACT, SPENT, COLLECTIVE, COLLECTIVE_VALUES, KERNEL = range(12, 17)
+EVENT_FACT, SPENT, COLLECTIVE, COLLECTIVE_VALUES, KERNEL, FLIGHT = range(12, 18)
 
 # format/model/events.h
 FORWARD, DATA, LOSS_PHASE, BACKWARD, OPTIMIZER, RECOMPUTE, COMMUNICATION, EVALUATION, TUNING = range(9)
@@ -19,7 +19,7 @@ HASH, STATS = 0, 1
 NO_PADDING = (0, 0)
 EMBEDDING, LABELS = 1, 2
 WARNING, INFO = 1, 2
-LOST_TENSOR_KIND, LOST_STREAM_UNSAFE = 5, 6
+LOST_TENSOR_KIND, LOST_STREAM_UNSAFE, LOST_COLLECTIVE_MISSED = 5, 6, 15
 
 # enum convtrace_submit_flags
 SUBMIT_CAPTURE, SUBMIT_WATCH, SUBMIT_OFF = 1, 2, 4
@@ -38,6 +38,7 @@ LOSS_MESSAGE = struct.Struct("<HHIB7xQ")
 SPENT_MESSAGE = struct.Struct("<HHIQ")
 COLLECTIVE_MESSAGE = struct.Struct("<HHI4B9I6Q")
 COLLECTIVE_VALUES_MESSAGE = struct.Struct("<HHIQI4x")
+FLIGHT_MESSAGE = struct.Struct("<HHI5B3x6I5Q")
 KERNEL_MESSAGE = struct.Struct("<HHIQ2I")
 KERNEL_PARAM = struct.Struct("<I2B2x")
 DIAGNOSTIC_MESSAGE = struct.Struct("<HHIB7x2I")
@@ -194,6 +195,13 @@ class Batch:
     def collective_values(self, identity, step):
         """The tensors behind it, up to the next submit(), are of the collective `identity`, called in `step`."""
         self.messages.append(COLLECTIVE_VALUES_MESSAGE.pack(COLLECTIVE_VALUES, 0, COLLECTIVE_VALUES_MESSAGE.size, identity, step))
+
+    def flight(self, phase, awaited, written, scope, call, op, slot, line, value, span):
+        """`value`: a values.Memory that spans `span` bytes."""
+        device, index, _, _, version, data, storage, base, size, _, _ = value
+        self.messages.append(FLIGHT_MESSAGE.pack(
+            FLIGHT, 0, FLIGHT_MESSAGE.size, phase, device, index, awaited, written, scope, call, op, slot, version, line,
+            data, span, storage, base, size))
 
     def kernel(self, function, name, parameters):
         """`function`: its CUfunction. `parameters`: (slot, whether a pointer, dtype)."""

@@ -16,7 +16,7 @@ import functools
 import itertools
 
 from ..base import engine, frames, replaced, spent, values
-from . import groups
+from . import flights, groups
 
 _MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
 _NCCL_CALLS = 2  # in a thread's slot
@@ -27,13 +27,14 @@ class _Op:
     `tag`: of a transfer; one without a peer receives from any source. `sends_root`, `gives_root`: what is sent, or
     received, means something on the root alone. `in_place`: what is received is what was sent."""
 
-    __slots__ = ("name", "sent", "received", "reduction", "peer", "tag", "group", "sends_root", "gives_root", "in_place")
+    __slots__ = ("name", "sent", "received", "reduction", "peer", "tag", "group", "sends_root", "gives_root", "in_place", "asks")
 
     def __init__(self, name, sent=None, received=None, reduction=None, peer=None, tag=None, sends_root=False, gives_root=False):
         self.name, self.sent, self.received, self.reduction, self.peer, self.tag = name, sent, received, reduction, peer, tag
         self.group = max(sent or 0, received or 0) + 1
         self.sends_root, self.gives_root = sends_root, gives_root
         self.in_place = sent == received and not (sends_root or gives_root)
+        self.asks = None  # position of the argument that says whether the caller will wait
 
 
 # The operators of torch/csrc/distributed/c10d/Ops.cpp.
@@ -59,6 +60,8 @@ _OPS = {
     "recv_": _Op("recv", received=0, peer=2, tag=3),
     "recv_any_source_": _Op("recv", received=0, tag=2),
 }
+# Operators that backend gloo serves by writing to one received tensor past torch's count of writes. It copies to others.
+_UNCOUNTED = ("all_reduce", "broadcast", "reduce", "scatter", "recv")
 # Functional collectives that write to a tensor of the program: the position or name of that argument.
 _WRITING = {"all_reduce_": 0, "all_reduce_coalesced_": 0, "broadcast_": 0, "all_gather_into_tensor_out": "out",
             "reduce_scatter_tensor_out": "out"}
@@ -95,6 +98,7 @@ class Collectives:
         self._step, self._calls = -1, {}  # of this step: calls by place and op
         self._pending = {}  # id of the work's Python object -> _Pending
         self._inside = []  # threads in functions of C++ that call and wait
+        self._flights = flights.Flights(observer, torch)
         self._replaced = replaced.Replaced()
 
     def install(self):
@@ -107,6 +111,11 @@ class Collectives:
             _add_kernels(torch)
         _told[:] = [self]
         self._patch(c10d.Work, "wait", self._wrap_wait)
+        self._wait = c10d.Work.wait
+        for name in ("synchronize", "block_current_stream", "get_future", "get_future_result", "result"):
+            self._patch(c10d.Work, name, self._wrap_waited)
+        for name in ("is_completed", "is_success"):
+            self._patch(c10d.Work, name, self._wrap_asked)
         # C++ of DDP that calls and waits; what it receives may be written next.
         for where, name in ((torch.distributed, "_broadcast_coalesced"), (torch.distributed, "_verify_params_across_processes"),
                             (c10d.Reducer, "_rebuild_buckets")):
@@ -115,6 +124,7 @@ class Collectives:
     def remove(self):
         _told[:] = []
         self._pending.clear()
+        self._flights.forget()
         self._replaced.put_back()
 
     def _patch(self, where, name, wrap):
@@ -125,7 +135,7 @@ class Collectives:
     def forget(self):
         """In a forked child, where ids and groups of the parent mean nothing."""
         self._groups.clear()
-        _abandoned.append(dict(self._pending))
+        _abandoned.append((dict(self._pending), self._flights.forget()))
         self._pending.clear()
         self._calls.clear()
         self._step = -1
@@ -133,8 +143,6 @@ class Collectives:
     def read_complete(self, since=None, base=None):
         """Reads what complete calls have received, before the program overwrites it.
         @param since, base  calls behind this id, or into memory of this address, were waited for just now."""
-        if not self._pending:
-            return
         for key, pending in list(self._pending.items()):
             if _is_complete(pending.work):
                 just = (since is not None and pending.number > since  # 0 of one that is not recorded yet
@@ -144,10 +152,11 @@ class Collectives:
                 self._give_up(key)
 
     def _wrap_wait(self, original):
-        pending, received, give_up = self._pending, self._received, self._give_up
+        pending, flying, received, give_up = self._pending, self._flights, self._received, self._give_up
 
         @frames.unseen
         def wait(self, *args, **kwargs):
+            flying.end(self)
             try:
                 result = original(self, *args, **kwargs)
             except BaseException as error:
@@ -156,9 +165,49 @@ class Collectives:
                 raise
             if id(self) in pending:
                 received(id(self), True, True)
+                flying.received()
             return result
 
         return wait
+
+    def _wrap_waited(self, original):
+        flying = self._flights
+
+        @frames.unseen
+        def function(self, *args, **kwargs):
+            flying.end(self)
+            return original(self, *args, **kwargs)
+
+        return function
+
+    def _wrap_asked(self, original):
+        pending, flying, received = self._pending, self._flights, self._received
+
+        @frames.unseen
+        def function(self, *args, **kwargs):
+            result = original(self, *args, **kwargs)
+            if result:
+                flying.end(self)
+                if id(self) in pending:
+                    received(id(self), True, True)
+            return result
+
+        return function
+
+    def begin_step(self, step):
+        try:
+            self.read_complete()
+            self._flights.give_up(step)
+        except Exception as error:
+            self._observer.failed("collectives", error)
+
+    def finish(self):
+        """The program ends."""
+        self.waited()
+        try:
+            self._flights.give_up()
+        except Exception as error:
+            self._observer.failed("collectives", error)
 
     def _wrap_waiting(self, original):
         """A function of C++ that calls collectives and waits for them."""
@@ -216,7 +265,7 @@ class Collectives:
             return None
 
     def called(self, op, args):
-        """Records a call before it runs. @return what follow() takes, or None."""
+        """Records a call before it runs. @return what follow() takes: what it receives and what it uses; or None."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -240,12 +289,12 @@ class Collectives:
             elements = _elements(sent)
             device, index, dtype = self._kind((sent or received or (None,))[0])
             scope, call = thread.place()
-            phase, name = thread.slot[1], intern(op.name)
+            phase, name = self._phase(thread), intern(op.name)
             reduction = 0 if op.reduction is None else self._reduction(args[op.reduction])
             tag = 0 if op.tag is None or device != 0 else max(args[op.tag], -1) + 1  # a backend of a device may have none
             before = (phase, dtype, device, index, scope, call, name, group.name, group.members, reduction, group.rank, group.size)
             behind = 0, elements, elements if op.in_place else _elements(received)
-            number, from_any, pending = 0, None, None
+            number, from_any, pending, flight = 0, None, None, None
             if op.tag is not None and op.peer is None:
                 from_any = groups.FromAny(group, op, tag, before, behind)
             else:
@@ -259,10 +308,15 @@ class Collectives:
                                        memory if received is sent else self._memory(received),
                                        [values.version(tensor) for tensor in received],
                                        any(map(observer.read.borrows, received)), from_any)
+                asks = op.asks is not None and (len(args) <= op.asks or args[op.asks])
+                if asks or op.tag is not None:
+                    counts = op.name not in _UNCOUNTED or len(received) != 1 or not group.is_gloo
+                    is_root = op.sends_root and op.sent == op.received and group.rank == peer  # of a broadcast: it sends
+                    flight = self._flights.prepare((scope, call, phase), name, asks, sent, () if is_root else received, counts)
             elif from_any:
                 pending = _Pending(number, observer.step, None, (), (), (), False, from_any)
         observer.submit(thread)
-        return pending
+        return (pending, flight) if pending or flight else None
 
     def _tell(self, batch, before, peer, behind, number, tag):
         """Packs the record of a call. @return its id."""
@@ -280,10 +334,16 @@ class Collectives:
         number = 0 if source == groups.NO_PEER else from_any.number(source)
         pending.number = self._tell(batch, from_any.before, source, from_any.behind, number, from_any.tag)
 
-    def follow(self, pending, result):
+    def follow(self, called, result):
         """@param result  of the operator: its work, alone or behind what it returns."""
+        pending, flight = called
         try:
-            pending.work = self._unbox_work(result[-1] if isinstance(result, (tuple, list)) else result)
+            work = self._unbox_work(result[-1] if isinstance(result, (tuple, list)) else result)
+            if flight is not None and type(work).wait is self._wait:
+                self._flights.begin(flight, work)
+            if pending is None:
+                return
+            pending.work = work
             if len(self._pending) >= _MOST_PENDING:
                 self._give_up(next(iter(self._pending)))
             self._pending[id(pending.work)] = pending
@@ -309,7 +369,7 @@ class Collectives:
                     batch.collective_values(pending.number, pending.step)
                     self._pack(batch, pending.where, "received", pending.memory)
                 elif pending.memory:
-                    batch.loss(engine.LOST_STREAM_UNSAFE, len(pending.memory))
+                    batch.loss(engine.LOST_COLLECTIVE_MISSED, len(pending.memory))
             batch.submit()
         except Exception as error:
             observer.failed("collectives", error)
@@ -317,18 +377,32 @@ class Collectives:
     def _give_up(self, key):
         self._received(key, False, given_up=True)
 
+    def _phase(self, thread):
+        """What the program calls between a backward pass and the next call of a module exchanges gradients or weights."""
+        phase = thread.slot[1]
+        behind = phase == engine.FORWARD and thread.entry is None and self._observer.steps.behind_backward
+        return engine.COMMUNICATION if behind else phase
+
     def _group(self, boxed):
         group = self._unbox_group(boxed)
         name = group.group_name
         known = self._groups.get(name)
         if known is None or (known.rank, known.size) != (group.rank(), group.size()):
             intern = self._observer.port.intern
-            known = self._groups[name] = groups.Group(intern("c10d:" + name), group.rank(), group.size())
+            known = self._groups[name] = groups.Group(intern("c10d:" + name), group.rank(), group.size(),
+                                                      self._is_gloo(group))
         if known.members == 0:
             ranks = self._ranks(group)
             if ranks is not None:
                 known.members = self._observer.port.intern(groups.ranges(ranks))
         return known
+
+    def _is_gloo(self, group):
+        """Whether its tensors in host memory are sent by gloo."""
+        try:
+            return group._get_backend(self._torch.device("cpu")).name() == "gloo"
+        except Exception:  # it has no backend for them, or torch does not tell
+            return False
 
     def _ranks(self, group):
         """Ranks in the job of a group's members; None while torch.distributed is still making the group."""
@@ -389,6 +463,8 @@ def _add_kernels(torch):
         for name, op in operators.items():
             packet = getattr(getattr(torch.ops, namespace), name, None)
             if packet is not None:
+                if isinstance(op, _Op):
+                    op.asks = next((i for i, one in enumerate(packet.default._schema.arguments) if one.name == "async_op"), None)
                 library.impl(name, _hidden(make(op, _redispatch(packet.default), behind)), "BackendSelect", with_keyset=True)
 
 
@@ -416,12 +492,12 @@ def _call_kernel(op, redispatch, behind):
         if slot is not None:
             before = slot[_NCCL_CALLS]
             result = redispatch(keys & behind, *args)
-            pending = told.called(op, args) if slot[_NCCL_CALLS] == before else None
+            called = told.called(op, args) if slot[_NCCL_CALLS] == before else None
         else:
-            pending = told and told.called(op, args)
+            called = told and told.called(op, args)
             result = redispatch(keys & behind, *args)
-        if pending is not None:
-            told.follow(pending, result)
+        if called is not None:
+            told.follow(called, result)
         return result
 
     return kernel
@@ -457,10 +533,10 @@ def _is_on_cuda(argument):
 
 def _is_complete(work):
     """DDP waits for the future, which is complete a moment before the work says so."""
-    if work.is_completed():
+    if _unwrapped(type(work).is_completed)(work):
         return True
     try:
-        return work.get_future().done()
+        return _unwrapped(type(work).get_future)(work).done()
     except RuntimeError:  # a transfer has none
         return False
 
@@ -469,10 +545,15 @@ def _has_failed(work):
     """Of a complete one. Work.exception() would say so with a warning. A transfer that was not waited for is complete
     only when it failed."""
     try:
-        work.get_future().wait()
+        _unwrapped(type(work).get_future)(work).wait()
         return False
     except Exception:
         return True
+
+
+def _unwrapped(method):
+    """torch's own function: ours takes a call for one of the program."""
+    return getattr(method, "__wrapped__", method)
 
 
 def _elements(tensors):

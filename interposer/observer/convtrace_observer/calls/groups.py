@@ -8,12 +8,12 @@ _MOST_TAGS = 1 << 16  # of a group, whose transfers are counted
 
 class Group:
     """A process group as records name it, and its counts of calls. `transfers`: by operation, peer and tag their count, and
-    the turn of the last among the group's receptions; what was used longest ago is first."""
+    the turn of the last among the group's receptions; what was used longest ago is first. `is_gloo`: gloo serves it."""
 
-    __slots__ = ("name", "members", "rank", "size", "calls", "transfers", "turns")
+    __slots__ = ("name", "members", "rank", "size", "calls", "transfers", "turns", "is_gloo")
 
-    def __init__(self, name, rank, size):
-        self.name, self.members, self.rank, self.size = name, 0, rank, size
+    def __init__(self, name, rank, size, is_gloo):
+        self.name, self.members, self.rank, self.size, self.is_gloo = name, 0, rank, size, is_gloo
         self.calls, self.transfers, self.turns = 0, {}, itertools.count(1)
 
     def number(self, op, peer, tag, turn=None):

@@ -21,6 +21,7 @@ class Steps:
         self._under_way = False  # the open step contains a training call or a backward pass
         self._graded = False  # it contains evaluation with gradients switched on
         self._trains_in_eval = False  # modules in eval mode are trained, or gradients pass through them
+        self.behind_backward = False  # no root was called since the last backward pass
         self.sees_optimizer = False
         self._first_update = None  # the step with the first optimizer phase
         self._made_before = {}  # from the first observed step of optimizers to the updates they had counted
@@ -31,6 +32,7 @@ class Steps:
         on. `behind_evaluation`: so was the last root of this thread. `has_optimizer()`: asked until
         it is true.
         @return (whether it opens a step, whether it is evaluation)"""
+        self.behind_backward = False
         infers = not (self._trained or self._prepared)
         if infers:
             self._prepared = has_optimizer()
@@ -56,6 +58,7 @@ class Steps:
         self._trained = True
         opened = self._open(False)
         if of_loss:
+            self.behind_backward = True
             self._trains_in_eval |= self._graded and not self._under_way
             self._under_way = True
         return opened

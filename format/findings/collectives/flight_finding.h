@@ -1,0 +1,37 @@
+#pragma once
+/// @file flight_finding.h
+/// What was done to a tensor that a collective was using.
+///
+/// Threads:  plain values and pure functions.
+
+#include <cstdint>
+#include <string>
+
+#include "format/model/definitions.h"
+#include "format/model/events.h"
+
+namespace convtrace::judge {
+
+struct FlightFinding {
+  format::FindingKind kind = format::FindingKind::kUsedBeforeWait;
+  format::EventHeader header;  ///< of the event that caused the finding; step: that of the use
+  format::Place place;         ///< of the use
+  format::StringId slot{};  ///< as which it was used; none: nothing but a changed count of writes
+  format::StringId user{};  ///< the tagged op that used it, or none: a module or an optimizer
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  format::Op call{};        ///< the collective's tensor, when the call was made
+  bool written = false;     ///< by the program; else it was read
+  format::StackId until{};  ///< written: the program's line that waits; none: it never does
+  format::Op other{};       ///< receive-overlaps: the tensor of the earlier call
+  uint64_t occurrence = 1;  ///< of the same, including this one
+};
+
+/// @return one paragraph for readers who do not know the manual.
+[[nodiscard]] std::string describe(const FlightFinding& finding,
+                                   const format::Definitions& definitions);
+
+/// @return the record without its message.
+[[nodiscard]] format::Finding record_of(const FlightFinding& finding);
+
+}  // namespace convtrace::judge

@@ -1,0 +1,277 @@
+#include "format/findings/collectives/flight_judge.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "format/findings/common/occurrence.h"
+
+namespace convtrace::judge {
+namespace {
+
+constexpr size_t kMostUses = 4096;
+constexpr size_t kMostTensors = 4096;   // of one op
+constexpr size_t kMostParameters = 64;  // of one module
+
+bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+/// Whether a record has memory of a collective's tensor, which is dense, as backends want it. The
+/// strides of a record are not known: only its first element certainly is its own, and that of one
+/// that fills its storage all are.
+bool takes(const format::Op& call, const format::ValueId& value, uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return false;
+  const bool same_storage = value.storage != 0 && value.storage == call.value.storage;
+  const bool same_life = value.generation != 0 && value.generation == call.value.generation;
+  if (!same_storage && !same_life) return false;
+  const bool begins_inside = address >= call.address && address < call.address + call.bytes;
+  const bool has_all = same_storage && bytes >= call.storage_bytes &&
+                       overlap(address, bytes, call.address, call.bytes);
+  return begins_inside || has_all;
+}
+
+std::string_view kind_of(std::string_view slot) { return slot.substr(0, slot.find(':')); }
+
+}  // namespace
+
+void FlightJudge::see(const format::Event& event, Findings& findings) {
+  if (const auto* op = std::get_if<format::Op>(&event)) return on(*op, findings);
+  if (!any_) return;
+  if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+    on(*stats, findings);
+  } else if (const auto* scope = std::get_if<format::Scope>(&event)) {
+    if (!flights_.empty()) on(*scope, findings);
+  } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    if (loss->reason == format::LossReason::kQueueFull) forget();
+  }
+}
+
+void FlightJudge::on(const format::Op& event, Findings& findings) {
+  using enum format::OpMoment;
+  if (event.moment == kInFlight) return on_call(event, findings);
+  if (event.moment == kAwaited) return on_awaited(event, findings);
+  if (flights_.empty()) return;
+  if (event.moment == kBegin) begun_[event.header.thread] = last_;
+  if (event.moment == kInput || event.moment == kOutput) {
+    std::vector<format::Op>& tensors = tensors_[event.header.thread];
+    if (tensors.size() < kMostTensors) tensors.push_back(event);
+  }
+  if (event.moment == kEnd) on_op_end(event, findings);
+}
+
+void FlightJudge::on_call(const format::Op& event, Findings& findings) {
+  any_ = true;
+  Flight flight{.serial = ++last_, .call = event, .told = false, .changed = {}};
+  for (Flight& other : flights_) {
+    // What two calls both send, and what one call sends and receives, is as it should be.
+    if (!event.written && !other.call.written) continue;
+    if (!overlap(event.address, event.bytes, other.call.address, other.call.bytes)) continue;
+    if (event.value.storage != other.call.value.storage &&
+        (event.value.generation == 0 || event.value.generation != other.call.value.generation))
+      continue;
+    FlightFinding finding;
+    finding.kind = format::FindingKind::kReceiveOverlaps;
+    finding.header = event.header;
+    finding.place = event.place;
+    finding.call = event;
+    finding.other = other.call;
+    finding.address = std::max(event.address, other.call.address);
+    finding.bytes = std::min(event.address + event.bytes, other.call.address + other.call.bytes) -
+                    finding.address;
+    report(std::move(finding), flight, findings);
+    break;
+  }
+  if (flights_.size() == kMost) flights_.erase(flights_.begin());
+  flights_.push_back(std::move(flight));
+}
+
+void FlightJudge::on_awaited(const format::Op& event, Findings& findings) {
+  const auto at = std::ranges::find_if(flights_, [&event](const Flight& one) {
+    return one.call.value.storage == event.value.storage && one.call.address == event.address &&
+           one.call.bytes == event.bytes && one.call.op == event.op && one.call.slot == event.slot;
+  });
+  if (at == flights_.end()) return;
+  std::erase_if(uses_, [at](const Use& use) { return use.flight == at->serial; });
+  if (event.written && !at->told) {
+    FlightFinding finding;
+    finding.header = event.header;
+    finding.place = event.place;
+    if (at->changed) {
+      finding.header.step = at->changed->header.step;
+      finding.place = at->changed->place;
+      finding.slot = at->changed->slot;
+    }
+    finding.address = event.address;
+    finding.bytes = event.bytes;
+    finding.call = at->call;
+    finding.written = true;
+    finding.until = event.stack;
+    report(std::move(finding), *at, findings);
+  }
+  flights_.erase(at);
+}
+
+/// The inputs of an op are told when it has returned. What it returns as it was given is handed on.
+void FlightJudge::on_op_end(const format::Op& end, Findings& findings) {
+  const auto tensors = tensors_.extract(end.header.thread);
+  if (tensors.empty()) return;
+  const auto begun = begun_.find(end.header.thread);
+  for (const format::Op& input : tensors.mapped()) {
+    if (input.moment != format::OpMoment::kInput || begun == begun_.end()) continue;
+    const bool handed_on =
+        !input.written && std::ranges::any_of(tensors.mapped(), [&](const auto& one) {
+          return one.moment == format::OpMoment::kOutput &&
+                 one.value.storage == input.value.storage &&
+                 one.value.version == input.value.version;
+        });
+    if (handed_on) continue;
+    for (Flight& flight : flights_) {
+      if (flight.serial > begun->second || !(flight.call.written || input.written)) continue;
+      if (!takes(flight.call, input.value, input.address, input.bytes)) continue;
+      FlightFinding finding;
+      finding.header = end.header;
+      finding.place = end.place;
+      finding.slot = input.slot;
+      finding.user = end.op;
+      finding.address = input.address;
+      finding.bytes = input.bytes;
+      finding.call = flight.call;
+      report(std::move(finding), flight, findings);
+    }
+  }
+}
+
+FlightJudge::End FlightJudge::end_of(const format::TensorStats& event) {
+  const std::string_view kind = kind_of(definitions_.text(event.slot));
+  if (kind == "input") return End::kModule;
+  if (kind == "grad_output") return End::kBackward;
+  if (kind == "grad" || kind == "grad_unclipped") return End::kOptimizer;
+  return End::kNone;
+}
+
+void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
+  if (event.op || event.collective != 0) return;
+  const std::string_view kind = kind_of(definitions_.text(event.slot));
+  if (kind == "param") keep(event);
+  if (flights_.empty()) return;
+  const uint32_t thread = event.header.thread;
+  const bool updated = kind == "param" && event.place.phase == format::Phase::kOptimizer;
+  if (updated || kind == "grad_norm") {
+    end_uses(findings, [&](const Use& use) {
+      return use.end == End::kOptimizer && use.finding.header.thread == thread;
+    });
+  }
+  if (kind == "output") pass_on(event);
+  for (Flight& flight : flights_) {
+    if (!flight.changed && event.value.storage == flight.call.value.storage &&
+        event.value.version != flight.call.value.version)
+      flight.changed = event;
+  }
+  if (const End end = end_of(event); end != End::kNone)
+    take(event.header, event.place, event.slot, {event.value, event.address, event.bytes}, end);
+}
+
+void FlightJudge::take(const format::EventHeader& header, const format::Place& place,
+                       format::StringId slot, const Memory& memory, End end) {
+  for (const Flight& flight : flights_) {
+    if (!flight.call.written || flight.told || uses_.size() == kMostUses) continue;
+    if (!takes(flight.call, memory.value, memory.address, memory.bytes)) continue;
+    FlightFinding finding;
+    finding.header = header;
+    finding.place = place;
+    finding.slot = slot;
+    finding.address = memory.address;
+    finding.bytes = memory.bytes;
+    finding.call = flight.call;
+    uses_.push_back({.flight = flight.serial, .end = end, .finding = std::move(finding)});
+  }
+}
+
+/// A module that is left with the tensor among its outputs has handed it on.
+void FlightJudge::pass_on(const format::TensorStats& output) {
+  std::erase_if(uses_, [&](const Use& use) {
+    return use.end == End::kModule && use.finding.header.thread == output.header.thread &&
+           use.finding.place.scope == output.place.scope &&
+           output.value.version == use.finding.call.value.version &&
+           takes(use.finding.call, output.value, output.address, output.bytes);
+  });
+}
+
+void FlightJudge::on(const format::Scope& event, Findings& findings) {
+  using enum format::Phase;
+  const format::Phase phase = event.place.phase;
+  if (event.enter) {
+    if (phase == kForward || phase == kEvaluation) take_parameters(event);
+  } else if (phase == kBackward) {
+    end_uses(findings, [&](const Use& use) {
+      return use.end == End::kBackward && use.finding.header.thread == event.header.thread;
+    });
+  } else {
+    end_uses(findings, [&](const Use& use) {
+      return use.end == End::kModule && use.finding.header.thread == event.header.thread &&
+             use.finding.place.scope == event.place.scope;
+    });
+  }
+}
+
+void FlightJudge::keep(const format::TensorStats& event) {
+  std::vector<Parameter>& known = parameters_[event.place.scope.value];
+  const auto at = std::ranges::find(known, event.slot, &Parameter::slot);
+  const Parameter now{event.slot, {event.value, event.address, event.bytes}};
+  if (at != known.end()) {
+    *at = now;
+  } else if (known.size() < kMostParameters) {
+    known.push_back(now);
+  }
+}
+
+/// A module may leave a parameter alone, but hardly all that it has.
+void FlightJudge::take_parameters(const format::Scope& event) {
+  const auto known = parameters_.find(event.place.scope.value);
+  if (known == parameters_.end()) return;
+  const auto in_flight = [this](const Parameter& one) {
+    return std::ranges::any_of(flights_, [&one](const Flight& flight) {
+      return flight.call.written &&
+             takes(flight.call, one.memory.value, one.memory.address, one.memory.bytes);
+    });
+  };
+  if (!std::ranges::all_of(known->second, in_flight)) return;
+  for (const Parameter& one : known->second)
+    take(event.header, event.place, one.slot, one.memory, End::kModule);
+}
+
+template <typename Which>
+void FlightJudge::end_uses(Findings& findings, Which&& which) {
+  std::vector<Use> ended;
+  std::erase_if(uses_, [&](const Use& use) {
+    if (!which(use)) return false;
+    ended.push_back(use);
+    return true;
+  });
+  for (Use& use : ended)
+    if (Flight* const flight = find(use.flight)) report(std::move(use.finding), *flight, findings);
+}
+
+FlightJudge::Flight* FlightJudge::find(uint64_t serial) {
+  const auto at = std::ranges::find(flights_, serial, &Flight::serial);
+  return at == flights_.end() ? nullptr : &*at;
+}
+
+/// One finding for a call's tensor: what follows the first use may be its consequence.
+void FlightJudge::report(FlightFinding finding, Flight& flight, Findings& findings) {
+  if (flight.told) return;
+  flight.told = true;
+  finding.occurrence = ++occurrences_[{finding.kind, finding.call.op, finding.call.slot,
+                                       finding.place.scope, finding.slot}];
+  if (worth_saying(finding.occurrence)) findings.push_back(std::move(finding));
+}
+
+void FlightJudge::forget() {
+  flights_.clear();
+  uses_.clear();
+  tensors_.clear();
+  begun_.clear();
+}
+
+}  // namespace convtrace::judge

@@ -1,0 +1,89 @@
+#include <string>
+
+#include "format/findings/collectives/flight_finding.h"
+#include "format/findings/common/tensor_text.h"
+
+namespace convtrace::judge {
+namespace {
+
+/// " at train (train.py:30)", or nothing.
+std::string at_line(format::StackId stack, const format::Definitions& definitions) {
+  const std::span<const format::StringId> frames = definitions.stack(stack);
+  if (frames.empty()) return "";
+  return " at " + std::string(definitions.text(frames.front()));
+}
+
+/// "received:0 of all_reduce, called at train (train.py:30) in step 3"
+std::string called(const format::Op& call, const format::Definitions& definitions) {
+  std::string text = std::string(definitions.text(call.slot)) + " of " +
+                     std::string(definitions.text(call.op)) + ", called" +
+                     at_line(call.stack, definitions);
+  if (call.header.step != format::kNoStep) text += " in step " + std::to_string(call.header.step);
+  return text;
+}
+
+std::string used(const FlightFinding& finding, const format::Definitions& definitions) {
+  return called(finding.call, definitions) + ", was used as " +
+         tensor_text(finding.slot, finding.user, finding.place, definitions) +
+         " before the program had waited for that call. The collective may still be writing it, so "
+         "that what is computed from it is old, new or half of each, from run to run. Call wait() "
+         "on what the collective returned before the tensor is used.";
+}
+
+std::string written(const FlightFinding& finding, const format::Definitions& definitions) {
+  const std::string line = at_line(finding.until, definitions);
+  std::string text = called(finding.call, definitions) + ", was written by the program ";
+  text += line.empty() ? "although it never waited for that call"
+                       : "before it waited for that call" + line;
+  if (finding.slot)
+    text += "; the first to see the change is " +
+            tensor_text(finding.slot, {}, finding.place, definitions);
+  return text +
+         (finding.call.written
+              ? ". What stands there then is the result, what the program wrote or half of each, "
+              : ". What the other ranks get is then old, new or half of each, ") +
+         "from run to run. Call wait() on what the collective returned before the tensor is "
+         "written, or let it work on a copy.";
+}
+
+std::string overlapping(const FlightFinding& finding, const format::Definitions& definitions) {
+  return called(finding.call, definitions) + ", has " + std::to_string(finding.bytes) +
+         " bytes in common with " + called(finding.other, definitions) +
+         ", which the program had not waited for" +
+         (finding.other.written ? ": both write there, and which one comes last is left to chance. "
+                                : ": it may overwrite what is still being sent. ") +
+         "Give each call a buffer of its own, or wait for the first before the second is made.";
+}
+
+}  // namespace
+
+std::string describe(const FlightFinding& finding, const format::Definitions& definitions) {
+  std::string text;
+  if (finding.kind == format::FindingKind::kReceiveOverlaps) {
+    text = overlapping(finding, definitions);
+  } else {
+    text = finding.written ? written(finding, definitions) : used(finding, definitions);
+  }
+  if (finding.occurrence != 1)
+    text += " It is occurrence " + std::to_string(finding.occurrence) + " of the same.";
+  return text;
+}
+
+format::Finding record_of(const FlightFinding& finding) {
+  format::Finding event;
+  event.header = finding.header;
+  event.header.seq = 0;
+  event.place = finding.place;
+  event.kind = finding.kind;
+  event.level = format::Level::kError;
+  event.op = finding.call.op;
+  event.slot = finding.slot ? finding.slot : finding.call.slot;
+  if (finding.slot) event.other = finding.call.slot;
+  event.address = finding.address;
+  event.bytes = finding.bytes;
+  event.value = finding.call.value;
+  event.launch_stack = finding.call.stack;
+  return event;
+}
+
+}  // namespace convtrace::judge

@@ -1,0 +1,130 @@
+"""Tensors that a collective of the program is using: between a call with async_op=True, isend or irecv and the wait for
+its Work. What the program does to them meanwhile is judged from the records (format/findings/collectives/).
+
+Only calls of which the program gets the Work are followed: those that Python code makes through torch.distributed. C++
+(DDP's reducer), and whoever passes on a future of the Work, waits where nothing of it is seen.
+"""
+import os
+import sys
+
+from ..base import FOLDER, engine, values
+
+_MOST, _MOST_STEPS = 256, 1  # on their way at once; steps behind that of the call, after which one is given up
+_CALLER = "torch.distributed.distributed_c10d"
+_TRANSFERS = ("isend", "irecv")  # its functions that do not wait
+
+
+class _Flight:
+    """`parts`: of each tensor (tensor, values.Memory, id of its slot, whether the call writes it, whether a count of writes
+    that moves is the program's). `writes`: whether the call writes any. `acknowledged`: the counts of writes when the
+    program had received something that was sent later, which may tell it that what this call sends has arrived."""
+
+    __slots__ = ("parts", "op", "place", "line", "step", "work", "writes", "acknowledged")
+
+    def __init__(self, parts, op, place, line, step):
+        self.parts, self.op, self.place, self.line, self.step = parts, op, place, line, step
+        self.work = self.acknowledged = None
+        self.writes = any(writes for _, _, _, writes, _ in parts)
+
+    def versions(self):
+        """Of each tensor its count of writes."""
+        return [values.version(tensor) for tensor, _, _, _, _ in self.parts]
+
+
+class Flights:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._torch = os.path.dirname(torch.__file__) + os.sep
+        self._known = {}  # id of the work's Python object -> _Flight
+
+    def prepare(self, place, name, asks_async, sent, received, is_counted):
+        """A call that is about to be made at `place` (scope, call, phase). Must run inside `with read.unobserved()`.
+        @param asks_async  whether it was told not to wait
+        @param is_counted  whether the backend's own writes to what is received move the count of writes
+        @return what begin() takes; None for a call that is not followed"""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(FOLDER):
+            frame = frame.f_back
+        if frame is None or frame.f_globals.get("__name__") != _CALLER:
+            return None
+        if not asks_async and frame.f_code.co_name not in _TRANSFERS:
+            return None
+        parts, slot = [], self._observer.modules.slot
+        for kind, tensors, writes in (("sent", sent, False), ("received", received, True)):
+            for index, tensor in enumerate(tensors):
+                value = self._observer.read(tensor)
+                if value is not None and value.device == values.CPU:
+                    owns = _fills_its_storage(tensor, value)
+                    parts.append((tensor, value, slot(kind, index), writes, owns and not (writes and is_counted)))
+        written = {value.storage for _, value, _, writes, _ in parts if writes}
+        parts = [part for part in parts if part[3] or part[1].storage not in written]
+        if not parts:
+            return None
+        return _Flight(parts, name, place, self._line(frame), self._observer.step)
+
+    def begin(self, flight, work):
+        """@param work  the Python object of the call that has been made"""
+        if len(self._known) >= _MOST:
+            self._give_up(next(iter(self._known)))
+        flight.work = work
+        self._known[id(work)] = flight
+        self._tell(flight, flight.place, 0, flight.line, [writes for _, _, _, writes, _ in flight.parts])
+
+    def end(self, work):
+        """The program waits for a call now, or learns that it is complete, or passes on its future."""
+        flight = self._known.pop(id(work), None)
+        if flight is not None and self._observer.active:
+            try:
+                self._landed(flight, flight.versions(), self._line(sys._getframe(1)))
+            except Exception as error:
+                self._observer.failed("collectives", error)
+
+    def received(self):
+        """The program has received something from others."""
+        for flight in self._known.values():
+            if not flight.writes and flight.acknowledged is None:
+                flight.acknowledged = flight.versions()
+
+    def give_up(self, step=None):
+        """Calls that were not waited for until the begin of `step`, or at all."""
+        for key, flight in list(self._known.items()):
+            if step is None or flight.step + _MOST_STEPS < step:
+                self._give_up(key)
+
+    def forget(self):
+        """@return the works, which may be destroyed in no child of the process that made them"""
+        works = [flight.work for flight in self._known.values()]
+        self._known.clear()
+        return works
+
+    def _give_up(self, key):
+        flight = self._known.pop(key)
+        if self._observer.active:
+            self._landed(flight, flight.acknowledged or flight.versions(), 0)
+
+    def _landed(self, flight, versions, line):
+        thread, base = self._observer.threads.state, self._observer.read.base
+        with self._observer.read.unobserved():
+            written = [counts and version != value.version and base(tensor) == value.base
+                       for (tensor, value, _, _, counts), version in zip(flight.parts, versions)]
+        self._tell(flight, (*thread.place(), thread.slot[1]), 1, line, written)
+
+    def _tell(self, flight, place, is_end, line, written):
+        batch, (scope, call, phase) = engine.Batch(self._observer.port), place
+        for (_, value, slot, _, _), is_written in zip(flight.parts, written):
+            batch.flight(phase, is_end, is_written, scope, call, flight.op, slot, line, value, values.span_bytes(value))
+        batch.submit()
+
+    def _line(self, frame):
+        """Id of the program's line that calls torch; 0 if there is none."""
+        while frame is not None:
+            code = frame.f_code
+            if not code.co_filename.startswith((FOLDER, self._torch)):
+                return self._observer.port.intern("%s (%s:%d)" % (code.co_name, code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        return 0
+
+
+def _fills_its_storage(tensor, value):
+    """Whether each write that torch counts is one to this tensor: views share its count."""
+    return values.span_bytes(value) == value.storage_bytes and tensor.numel() * tensor.element_size() == value.storage_bytes

@@ -1,0 +1,210 @@
+#include "format/findings/collectives/flight_judge.h"
+
+#include <string>
+
+#include "tests/support/catch.h"
+
+using namespace convtrace;
+using namespace convtrace::judge;
+using format::FindingKind;
+using format::OpMoment;
+using format::Phase;
+
+namespace {
+
+constexpr uint64_t kBuffer = 0x7000, kBytes = 256;
+
+/// Memory of a tensor in a storage that begins at kBuffer.
+struct Part {
+  uint64_t offset = 0, bytes = kBytes;
+  uint32_t version = 0;
+  uint64_t storage = 1, generation = 5;
+};
+
+/// A program that calls collectives.
+struct Program {
+  format::Definitions definitions;
+  FlightJudge judge{definitions};
+  FlightJudge::Findings findings;
+  uint32_t thread = 11;
+
+  void see(format::Event event) {
+    format::header_of(event).thread = thread;
+    format::header_of(event).step = 3;
+    judge.see(event, findings);
+  }
+  format::Op op(OpMoment moment, const char* name, const char* slot, Part part, bool written) {
+    format::Op event;
+    event.moment = moment;
+    event.place.scope = definitions.intern("h.0");
+    event.op = definitions.intern(name);
+    event.slot = definitions.intern(slot);
+    event.address = kBuffer + part.offset;
+    event.bytes = part.bytes;
+    event.storage_bytes = kBytes;
+    event.value = {.storage = part.storage,
+                   .offset = part.offset,
+                   .generation = part.generation,
+                   .version = part.version};
+    event.written = written;
+    return event;
+  }
+  void receives(Part part = {}) { see(op(OpMoment::kInFlight, "recv", "received:0", part, true)); }
+  void sends(Part part = {}) { see(op(OpMoment::kInFlight, "send", "sent:0", part, false)); }
+  void waits(bool written = false, Part part = {}) {
+    see(op(OpMoment::kAwaited, "recv", "received:0", part, written));
+  }
+  void record(const char* scope, const char* slot, Part part = {}, Phase phase = Phase::kForward) {
+    format::TensorStats event;
+    event.place = {definitions.intern(scope), 0, phase};
+    event.slot = definitions.intern(slot);
+    event.address = kBuffer + part.offset;
+    event.bytes = part.bytes;
+    event.value = {.storage = part.storage,
+                   .offset = part.offset,
+                   .generation = part.generation,
+                   .version = part.version};
+    see(event);
+  }
+  void scope(const char* name, bool enter, Phase phase = Phase::kForward) {
+    format::Scope event;
+    event.place = {definitions.intern(name), 0, phase};
+    event.enter = enter;
+    see(event);
+  }
+  /// A module's call with an input.
+  void call(const char* name, Part part = {}) {
+    scope(name, true);
+    record(name, "input:0", part);
+    scope(name, false);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a module that returns without a wait has used what it took", "[flights]") {
+  Program p;
+  p.receives();
+  p.scope("h.1", true);
+  p.record("h.1", "input:0");
+  CHECK(p.findings.empty());
+  p.scope("h.1", false);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.findings[0].kind == FindingKind::kUsedBeforeWait);
+  CHECK(p.definitions.text(p.findings[0].place.scope) == "h.1");
+  p.call("h.2");
+  CHECK(p.findings.size() == 1);  // a consequence
+}
+
+TEST_CASE("a module that waits, or hands on what it took, is innocent", "[flights]") {
+  Program p;
+  p.receives();
+  SECTION("it waits") {
+    p.scope("h.1", true);
+    p.record("h.1", "input:0");
+    p.waits();
+    p.scope("h.1", false);
+  }
+  SECTION("it hands on") {
+    p.scope("h.1", true);
+    p.record("h.1", "input:0");
+    p.record("h.1", "output:0");
+    p.scope("h.1", false);
+  }
+  SECTION("somebody waited before") {
+    p.waits();
+    p.call("h.1");
+  }
+  SECTION("it took another part of the storage") { p.call("h.1", {.offset = 300}); }
+  SECTION("it took the memory in another life") { p.call("h.1", {.storage = 2, .generation = 6}); }
+  SECTION("events were lost") {
+    format::Loss lost;
+    lost.reason = format::LossReason::kQueueFull;
+    p.see(lost);
+    p.call("h.1");
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("what is sent may be read, and not written", "[flights]") {
+  Program p;
+  p.sends();
+  p.call("h.1");
+  CHECK(p.findings.empty());
+  p.record("h.1", "output:0", {.version = 1});
+  p.see(p.op(OpMoment::kAwaited, "send", "sent:0", {.version = 1}, true));
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.findings[0].written);
+  CHECK(p.definitions.text(p.findings[0].slot) == "output:0");
+}
+
+TEST_CASE("a gradient is used by the optimizer that updates behind it", "[flights]") {
+  Program p;
+  p.receives();
+  p.record("h.1", "grad:weight", {}, Phase::kBackward);
+  CHECK(p.findings.empty());
+  SECTION("without a wait") {
+    p.record("h.1", "param:weight", {.storage = 9, .generation = 9}, Phase::kOptimizer);
+    CHECK(p.findings.size() == 1);
+  }
+  SECTION("that waits") {
+    p.waits();
+    p.record("h.1", "param:weight", {.storage = 9, .generation = 9}, Phase::kOptimizer);
+    CHECK(p.findings.empty());
+  }
+}
+
+TEST_CASE("parameters that are all being written are used by their module", "[flights]") {
+  Program p;
+  p.receives({.bytes = 128});
+  p.record("h.1", "param:weight", {.bytes = 128});
+  p.record("h.1", "param:bias", {.offset = 128, .bytes = 128});
+  p.call("h.1", {.storage = 9, .generation = 9});
+  CHECK(p.findings.empty());  // it may not use the one
+  p.receives({.offset = 128, .bytes = 128});
+  p.call("h.1", {.storage = 9, .generation = 9});
+  CHECK(p.findings.size() == 2);
+}
+
+TEST_CASE("receptions that are on their way at once have no common memory", "[flights]") {
+  Program p;
+  p.receives({.bytes = 128});
+  p.receives({.offset = 128, .bytes = 128});
+  p.sends({.storage = 2, .generation = 6});
+  CHECK(p.findings.empty());
+  p.receives({.offset = 100, .bytes = 64});
+  REQUIRE(p.findings.size() == 1);
+  CHECK(p.findings[0].kind == FindingKind::kReceiveOverlaps);
+  CHECK(p.findings[0].bytes == 28);
+  CHECK(describe(p.findings[0], p.definitions).find("28 bytes") != std::string::npos);
+}
+
+TEST_CASE("a tagged op has used what was on its way when it began", "[flights]") {
+  Program p;
+  const auto call_op = [&p](uint32_t given_version) {
+    p.see(p.op(OpMoment::kInput, "demo::f", "input:0", {}, false));
+    p.see(p.op(OpMoment::kOutput, "demo::f", "output:0",
+               {.version = given_version, .storage = given_version == 0 ? 1u : 2u}, false));
+    p.see(p.op(OpMoment::kEnd, "demo::f", "", {}, false));
+  };
+  SECTION("before") {
+    p.receives();
+    p.see(p.op(OpMoment::kBegin, "demo::f", "", {}, false));
+    call_op(1);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.definitions.text(p.findings[0].user) == "demo::f");
+  }
+  SECTION("handed on") {
+    p.receives();
+    p.see(p.op(OpMoment::kBegin, "demo::f", "", {}, false));
+    call_op(0);
+    CHECK(p.findings.empty());
+  }
+  SECTION("called by the op itself") {
+    p.sends({.storage = 7, .generation = 7});  // so that ops are followed
+    p.see(p.op(OpMoment::kBegin, "demo::f", "", {}, false));
+    p.receives();
+    call_op(1);
+    CHECK(p.findings.empty());
+  }
+}
