@@ -36,7 +36,7 @@ inline constexpr size_t kEnumLimit = format::kEnumCount<T>;
 template <>
 inline constexpr size_t kEnumLimit<BadClass> = 3;
 template <>
-inline constexpr size_t kEnumLimit<ParameterMoment> = 9;
+inline constexpr size_t kEnumLimit<ParameterMoment> = 10;
 
 template <typename T>
 inline constexpr bool kIsText =

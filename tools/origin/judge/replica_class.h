@@ -34,6 +34,7 @@ struct Key {
   format::StringId scope, name;
   std::vector<Last> last{};       ///< by queue
   std::vector<uint64_t> first{};  ///< by queue; 0: not known
+  bool reduced = false;           ///< its gradient was equal on ranks, and no constant
 };
 
 /// A value that is not the same on all ranks of a class.

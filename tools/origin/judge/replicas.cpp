@@ -1,5 +1,6 @@
 /// @file replicas.cpp
-/// not-reduced: a gradient that is not the same on replicas, while others of them are.
+/// not-reduced: a gradient that is not the same on replicas, while others of them are, or while all
+/// were in earlier steps and the ranks call fewer sums now.
 /// parted: a parameter of replicas that was equal and is not any more; buffers.h has buffers.
 ///
 /// Why it is a fault: ranks that hold the same weights and add up their gradients hold the same
@@ -19,6 +20,7 @@
 #include "tools/diff/model/hash_mix.h"
 #include "tools/origin/judge/buffers.h"
 #include "tools/origin/judge/judges.h"
+#include "tools/origin/judge/reductions.h"
 #include "tools/origin/judge/replica_class.h"
 #include "tools/origin/judge/together.h"
 #include "tools/origin/model/rank_text.h"
@@ -47,6 +49,7 @@ struct Replicas::Impl {
     entries.clear();
     reducing.clear();
     losses.clear();
+    reductions.begin_step();
     update_counts.clear();
     of_ranks.begin_step(step);
     for (uint32_t queue = 0; queue < seen.size(); ++queue) {
@@ -55,6 +58,8 @@ struct Replicas::Impl {
       for (const ParameterSeen& one : *seen[queue]) {
         if (one.moment == Moment::kReduced) {
           reducing.insert(queue);
+        } else if (one.moment == Moment::kSummed) {
+          reductions.take_sum(queue);
         } else if (one.moment == Moment::kLoss) {
           losses[queue] = one.hash;
         } else if (one.moment > Moment::kReduced) {
@@ -152,6 +157,7 @@ struct Replicas::Impl {
       const bool proves =
           of_updates ? before.hash != own.front().seen->hash : !own.front().seen->constant;
       if (proves) ++equal;
+      if (proves && !of_updates) keys[number].reduced = true;
       return true;
     }
     std::map<uint64_t, std::vector<uint32_t>> by_hash;
@@ -236,6 +242,7 @@ struct Replicas::Impl {
     std::ranges::sort(ordered, {}, [](const Class* of) { return of->queues; });
     for (const Class* of : ordered) {
       const std::set<uint32_t> unreduced = tell_gradients(*of);
+      reductions.see(*of, step);
       tell_updates(*of, unreduced);
       if (of->equal_updates == 0) continue;
       equal_before.insert(of->queues);
@@ -271,6 +278,8 @@ struct Replicas::Impl {
       origin.evidence = {
           "not equal: the gradients of " + list(all),
           "equal on the same ranks: " + tools::counted(of.equal_gradients, "other gradient")};
+      if (keys[all.front()->key].reduced)
+        origin.evidence.push_back("it was equal on them in an earlier step");
       const bool parted = of.parted.contains(all.front()->key);
       if (parted) origin.evidence.push_back("its parameter parts in the same step");
       origin.next =
@@ -299,8 +308,22 @@ struct Replicas::Impl {
           never_equal.insert(job.ranks_of(of.queues));
         continue;
       }
+      if (all_part && reductions.have_ended(of)) {
+        suspect_end(of, all);
+        continue;
+      }
       tell_parted(of, minority, all, together);
     }
+  }
+
+  /// Ranks that have reduced gradients, and do not any more. Local training that begins later, and
+  /// is averaged now and then, looks the same, until parameters are equal again.
+  void suspect_end(const Class& of, const std::vector<const Apart*>& all) {
+    const uint32_t key = all.front()->key;
+    Origin origin = begin(Kind::kNotReduced, key, "grad:", format::Phase::kBackward);
+    set_ranks(origin, {}, of);
+    reductions.describe_end(of, step, ranks_named(job.ranks_of(of.queues)), list(all), origin);
+    of_ranks.suspect(std::move(origin), of.queues, key);
   }
 
   /// Ranks whose model DDP holds, and that have summed no gradient.
@@ -382,6 +405,7 @@ struct Replicas::Impl {
   std::set<std::vector<uint32_t>> equal_before, never_equal;
   std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
+  Reductions reductions;
   std::unordered_map<uint32_t, size_t> update_counts;  ///< by queue, parameters of the step
   bool too_many = false;
 };

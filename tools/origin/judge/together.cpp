@@ -99,9 +99,10 @@ std::vector<std::string> Together::notes() const {
   std::vector<std::string> notes;
   for (const Suspect& suspect : suspects_)
     if (suspect.equal_again)
-      notes.push_back("parameters of " + ranks_named(job_.ranks_of(suspect.queues)) +
-                      ", which DDP holds, part without a sum of gradients and are equal again "
-                      "later: taken for training of their own that is averaged");
+      notes.push_back(
+          "parameters of " + ranks_named(job_.ranks_of(suspect.queues)) +
+          ", which were to stay equal, part without a sum of gradients and are equal again "
+          "later: taken for training of their own that is averaged");
   // Of the buffers of one module and those that part with it a line.
   std::map<std::pair<std::vector<uint32_t>, uint32_t>, std::vector<std::string>> by_ranks;
   for (const auto& [id, apart] : apart_) {

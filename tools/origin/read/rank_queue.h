@@ -35,8 +35,8 @@ struct LocalBad {
   std::vector<std::string> inputs{};  ///< lines about finite inputs of the same call
 };
 
-/// From kLoss on of no parameter: the loss; that a backward pass called a sum over ranks, or a forward
-/// pass a broadcast; that DDP holds the model; an input of a step.
+/// From kLoss on of no parameter: the loss; that a backward pass called a sum over ranks, or the
+/// program a broadcast; that DDP holds the model; an input of a step; a sum over ranks.
 enum class ParameterMoment : uint8_t {
   kInitial,
   kGradient,
@@ -46,7 +46,8 @@ enum class ParameterMoment : uint8_t {
   kReduced,
   kShared,
   kWrapped,
-  kData
+  kData,
+  kSummed
 };
 
 /// A parameter, its gradient or a buffer, of one step; or what else says that ranks train together.

@@ -140,9 +140,13 @@ void RankScan::take(const format::Collective& event) {
   call.dtype = event.dtype;
   queue_->calls.push_back(call);
   const bool sums = call.does == Operation::kAllReduce || call.does == Operation::kReduceScatter;
-  if (sums && call.group_size > 1 && call.phase == Phase::kBackward)
-    queue_->parameters[call.step].push_back({.moment = ParameterMoment::kReduced});
-  if (call.does == Operation::kBroadcast && call.group_size > 1 && call.phase == Phase::kForward)
+  if (sums && call.group_size > 1) {
+    std::vector<ParameterSeen>& seen = queue_->parameters[call.step];
+    seen.push_back({.moment = ParameterMoment::kSummed});
+    if (call.phase == Phase::kBackward) seen.push_back({.moment = ParameterMoment::kReduced});
+  }
+  const bool trains = call.phase == Phase::kForward || call.phase == Phase::kCommunication;
+  if (call.does == Operation::kBroadcast && call.group_size > 1 && trains)
     queue_->parameters[call.step].push_back({.moment = ParameterMoment::kShared});
   see_ddp(call);
 }

@@ -10,6 +10,7 @@ TEST_CASE("origin not-reduced: one gradient of each rank's own", "[origin][repli
   REQUIRE(told(result) == List{"not-reduced ?@2 fc2 grad:weight"});
   CHECK(result.origins[0].suspects == std::vector<uint32_t>{0, 1, 2, 3});
   CHECK(contains(result.origins[0].text, "The gradient of fc2.weight was not reduced"));
+  CHECK(has_line(result.origins[0].evidence, "it was equal on them in an earlier step"));
   CHECK(has_line(result.origins[0].evidence, "its parameter parts in the same step"));
   CHECK(contains(result.origins[0].next, "a call of DDP's .module in place of DDP"));
 }

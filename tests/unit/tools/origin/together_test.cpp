@@ -60,6 +60,44 @@ TEST_CASE("origin not-reduced: a model in DDP whose gradients are never summed",
   CHECK(has_line(averaged.notes, "are equal again later"));
 }
 
+/// Ranks that reduce their gradients until step 3, and then step by themselves.
+Job ending(uint32_t averaged = 99, bool still_summed = false) {
+  Job job = empty_job(3);
+  for (RankEvents& rank : job) {
+    rank.add(0, {.scope = "fc", .slot = "param:weight", .values = noise(1, 32)});
+    for (uint32_t step = 0; step < 6; ++step) {
+      const uint64_t own = step < 3 ? 0 : rank.rank;
+      if (step < 3 || still_summed)
+        rank.add(step, call_of(job, rank.rank, "all_reduce", step, noise(900 + step, 32),
+                               noise(900 + step, 32)));
+      rank.add(step, {.scope = "fc",
+                      .slot = "grad:weight",
+                      .phase = Phase::kOptimizer,
+                      .values = noise(5000 + 10 * step + own, 32)});
+      rank.add(step, {.scope = "fc",
+                      .slot = "param:weight",
+                      .phase = Phase::kOptimizer,
+                      .values = noise(1000 + 10 * step + (step == averaged ? 0 : own), 32)});
+    }
+  }
+  return job;
+}
+
+TEST_CASE("origin not-reduced: a reduction that ends", "[origin][replicas]") {
+  const OriginResult result = origins_of(ending());
+  REQUIRE(told(result) == List{"not-reduced ?@3 fc grad:weight"});
+  CHECK(contains(result.origins[0].text, "Gradients are not reduced from step 3 on"));
+  CHECK(has_line(result.origins[0].evidence, "sums over ranks in a step: 1 before, 0 now"));
+  CHECK(contains(result.origins[0].next, "calls of DDP's .module"));
+  // Local training that begins later.
+  const OriginResult averaged = origins_of(ending(5));
+  CHECK(told(averaged) == List{});
+  CHECK(has_line(averaged.notes, "are equal again later"));
+  // What is reduced is not what the optimizer takes.
+  const OriginResult summed = origins_of(ending(99, true));
+  CHECK(has_line(told(summed), "parted ?@3 fc param:weight"));
+}
+
 /// A training with a buffer in fc1.
 Job with_buffer(const std::function<std::vector<float>(uint32_t, uint32_t)>& buffer,
                 bool broadcast = false) {
