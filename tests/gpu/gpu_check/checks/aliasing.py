@@ -153,6 +153,41 @@ def every_faulty_op(bench):
     return {"ops": len(names), "findings": len(found)}
 
 
+NEEDED = {  # case of programs/needed_memory.py, by the name of its model: kind, op, slot
+    "wrong_saved_of_tanh": ("input-mutated", "SquareBackward", "saved:0"),
+    "wrong_saved_of_exp": ("overwritten", "SquareBackward", "saved_shared:0"),
+    "wrong_gradient_counted": ("input-mutated", "TenthBackward", "grad_output:0"),
+    "wrong_buffer_saved": ("overwritten", "GateBackward", "saved:1"),
+    "wrong_library_gradient": ("input-mutated", "inplace_tests::squareBackward", "saved:0"),
+    "wrong_between_modules": ("overwritten", None, "input:0"),
+    "wrong_weight_between": ("overwritten", "WeightedBackward", "saved:1"),
+    "wrong_batch_refilled": ("overwritten", "WeightedBackward", "saved:0"),
+    "wrong_second_backward": ("overwritten", "SquareBackward", "grad_input:0"),
+}
+COUNTED = {"wrong_saved_of_tanh", "wrong_gradient_counted", "wrong_library_gradient"}  # errors with torch 2.13 alone
+
+
+@check("memory that is still needed", part=9)
+def needed_memory(bench):
+    """Saved tensors, gradients and outputs that somebody writes too early: each is told, at the op that wrote."""
+    done, trace = bench.traced(bench.observed("needed_memory", "wrong"))
+    bench.succeeded(done)
+    found = {}
+    for one in trace.findings:
+        if one["level"] == "error" or one["scope"] in COUNTED:
+            found.setdefault(one["scope"].partition(".")[0], set()).add((one["kind"], one["op"], one["slot"]))
+    missing = {case: sorted(map(str, found.get(case, ()))) for case, told in NEEDED.items() if told not in found.get(case, ())}
+    expect(not missing, "not told, but: %s" % missing)
+    return {"cases": len(NEEDED)}
+
+
+@check("memory that only its owner needs", part=9)
+def own_memory(bench):
+    done, trace = bench.traced(bench.observed("needed_memory", "right"))
+    bench.succeeded(done)
+    expect(trace.findings == [], "found: %s" % trace.findings[:2])
+
+
 @check("every correct program", part=9)
 def every_correct_program(bench):
     """In-place ops, views, DLPack with keep-alive, checkpointing, tied weights, resized storage, LSTM, AMP, churn, a loader."""

@@ -1,9 +1,6 @@
 """Ops that write memory which somebody still needs (wrong_*), and ops that only look alike (right_*).
 
-Each wrong case trains in a child of its own, with a trace of its own, and all right ones in one.
-`python kept.py [CASE ...]`"""
-import gc
-import os
+The model of a case has a class of the case's name, by which findings tell it. `python needed_memory.py wrong|right|CASE DEVICE`"""
 import sys
 
 import torch
@@ -11,11 +8,17 @@ from torch import nn
 from torch.nn import functional
 
 CASES = {}
+running = []  # the case
 
 
 def case(function):
     CASES[function.__name__] = function
     return function
+
+
+def named(model):
+    model.__class__ = type(running[0], (type(model),), {})
+    return model
 
 
 def train(forward, parameters, steps=3, between=lambda: None, loss_of=lambda y: y.square().mean()):
@@ -32,9 +35,10 @@ class Block(nn.Module):
     """`op` takes what the first layer gives; `around` joins both."""
 
     def __init__(self, op, around=lambda h, y: y, before=lambda h: h):
-        super().__init__()
+        nn.Module.__init__(self)
         self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
         self.op, self.around, self.before = op, around, before
+        named(self)
 
     def forward(self, x):
         h = self.before(self.first(x))
@@ -42,8 +46,8 @@ class Block(nn.Module):
 
 
 def raw(tensor):
-    """Its memory, to which PyTorch counts no write."""
-    return tensor.detach().numpy()
+    """Its memory, to which PyTorch counts no write, as none of a kernel that takes a pointer."""
+    return tensor.data
 
 
 class Square(torch.autograd.Function):
@@ -181,9 +185,9 @@ def wrong_buffer_of_ctx():
         def forward(self, x):
             return Gate.apply(self.two(Gate.apply(self.one(x), "attribute", lambda: self.buffer)), "attribute", lambda: self.buffer)
 
-    model = nn.ModuleList([Twice(), Twice()])
+    model = named(nn.Sequential(Twice(), Twice()))
     model[1].buffer = model[0].buffer
-    train(lambda x: model[1](model[0](x)), model.parameters())
+    train(model, model.parameters())
 
 
 @case
@@ -221,11 +225,15 @@ def wrong_library_gradient():
 @case
 def wrong_between_modules():
     def clamp(h):
-        raw(h).clip(0, None, out=raw(h))
+        raw(h).clamp_(min=0)
         return h
 
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
-    train(lambda x: model[2](clamp(model[1](model[0](x)))), model.parameters())
+    class Clamped(nn.Sequential):
+        def forward(self, x):
+            return self[2](clamp(self[1](self[0](x))))
+
+    model = named(Clamped(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)))
+    train(model, model.parameters())
 
 
 @case
@@ -239,12 +247,12 @@ def wrong_weight_between():
 def wrong_batch_refilled():
     batch = torch.randn(6, 8)
     weight = nn.Parameter(torch.ones(8))
-    model = nn.Linear(8, 4)
+    model = Block(lambda h: Weighted.apply(h, weight), before=lambda h: Weighted.apply(batch, weight))
 
     def refill():
         raw(batch)[...] = raw(torch.randn(6, 8))
 
-    train(lambda x: model(Weighted.apply(batch, weight)), [weight, *model.parameters()], between=refill)
+    train(model, [weight, *model.parameters()], between=refill)
 
 
 @case
@@ -362,7 +370,7 @@ def right_checkpoint():
 def right_packed():
     class Packed(torch.autograd.graph.saved_tensors_hooks):
         def __init__(self):
-            super().__init__(lambda tensor: tensor.numpy(force=True).copy(), torch.from_numpy)
+            super().__init__(lambda tensor: (tensor.device, tensor.to("cpu", copy=True)), lambda packed: packed[1].to(packed[0]))
 
     model = Block(lambda h: Exp.apply(Square.apply(h)))
 
@@ -531,15 +539,10 @@ def right_compiled():
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    gc.freeze()  # children neither walk nor copy what was imported
-    asked = sys.argv[1:] or CASES
-    groups = {name: [name] for name in asked if name.startswith("wrong_")}
-    groups["right"] = [name for name in asked if name.startswith("right_")]
-    for name, cases in groups.items():
-        child = os.fork()
-        if child == 0:
-            os.environ["CONVTRACE_OUTPUT"] = os.path.join(os.getcwd(), name + ".ctrace")
-            for one in cases:
-                CASES[one]()
-            sys.exit()
-        print(name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    torch.set_default_device(sys.argv[2])
+    first = nn.Linear(1, 1)  # the first model of a program has no name
+    first(torch.ones(1))
+    for name in CASES:
+        if name.startswith(sys.argv[1]):
+            running[:] = [name]
+            CASES[name]()
