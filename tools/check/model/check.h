@@ -52,11 +52,11 @@ class Check {
  protected:
   /// @return the finding, valid until the next one.
   Finding& report(Finding finding) { return findings_.emplace_back(std::move(finding)); }
-  void look(std::string_view id) {
+  void look(std::string_view id, uint64_t times = 1) {
     for (auto& [name, count] : looks_) {
-      if (name == id) return void(++count);
+      if (name == id) return void(count += times);
     }
-    looks_.emplace_back(id, 1);
+    looks_.emplace_back(id, times);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace convtrace::check {
 namespace {
@@ -111,10 +112,21 @@ std::string_view Facts::of_program(const std::string& name) const {
   return found == program_.end() ? std::string_view() : std::string_view(found->second);
 }
 
-const Facts::Settings& Facts::settings(std::string_view key) const {
-  static const Settings kNone;
+const Facts::Settings& Facts::settings(std::string_view key) const { return values(key).by_group; }
+
+const Facts::Values& Facts::values(std::string_view key) const {
+  static const Values kNone;
   const auto found = settings_.find(key);
   return found == settings_.end() ? kNone : found->second;
+}
+
+std::optional<Facts::Group> Facts::group_of(std::string_view fact, std::string_view key) {
+  if (!fact.starts_with(kOptimizer) || !fact.ends_with(key)) return std::nullopt;
+  fact.remove_prefix(kOptimizer.size());
+  const std::optional<unsigned> optimizer = take_number(fact);
+  if (!optimizer) return std::nullopt;
+  const std::optional<unsigned> group = take_number(fact);
+  return fact == key ? std::optional(Group{*optimizer, group.value_or(0)}) : std::nullopt;
 }
 
 /// @param name  of a fact, behind "optimizer."
@@ -122,14 +134,24 @@ void Facts::take_setting(std::string_view name, const std::string& value) {
   const std::optional<unsigned> optimizer = take_number(name);
   if (!optimizer) return;
   const std::optional<unsigned> group = take_number(name);
-  settings_[std::string(name)][{*optimizer, group.value_or(0)}] = value;
+  Values& values = settings_[std::string(name)];
+  const auto [entry, is_new] = values.by_group.try_emplace({*optimizer, group.value_or(0)});
+  std::string& known = entry->second;
+  if (!is_new) {
+    const auto before = values.counts.find(known);
+    if (--before->second == 0) values.counts.erase(before);
+    if (const auto rate = number(known)) values.numbers.erase(values.numbers.find(*rate));
+  }
+  known = value;
+  ++values.counts[known];
+  if (const auto now = number(known)) values.numbers.insert(*now);
 }
 
 std::optional<double> Facts::number(std::string_view value) {
   double result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size()) return std::nullopt;
-  return result;
+  const bool whole = error == std::errc() && end == value.data() + value.size();
+  return whole && !std::isnan(result) ? std::optional(result) : std::nullopt;
 }
 
 bool Facts::knows_generators() const {
@@ -138,32 +160,26 @@ bool Facts::knows_generators() const {
 }
 
 std::optional<double> Facts::largest_rate() const {
-  std::optional<double> largest;
-  for (const auto& [group, value] : settings("lr")) {
-    if (const auto rate = number(value)) largest = std::max(largest.value_or(0), *rate);
-  }
-  return largest;
+  const std::multiset<double>& rates = values("lr").numbers;
+  return rates.empty() ? std::nullopt : std::optional(std::max(0.0, *rates.rbegin()));
 }
 
 bool Facts::all_descend() const {
-  const Settings& classes = settings("class");
+  const auto& classes = values("class").counts;
   return !classes.empty() && std::ranges::all_of(classes, [](const auto& one) {
-    const std::string_view name = one.second;
+    const std::string_view name = one.first;
     return name.substr(name.rfind('.') + 1) == "SGD";
   });
 }
 
-bool Facts::some_rate_is_zero() const {
-  return std::ranges::any_of(settings("lr"),
-                             [](const auto& one) { return number(one.second) == 0.0; });
-}
+bool Facts::some_rate_is_zero() const { return values("lr").numbers.contains(0.0); }
 
 bool Facts::plain_descent() const {
   if (!all_descend()) return false;
   for (const std::string_view key : {"momentum", "weight_decay"}) {
-    if (!std::ranges::all_of(settings(key),
-                             [](const auto& one) { return number(one.second) == 0.0; }))
-      return false;
+    const auto& [by_group, counts, numbers] = values(key);
+    if (numbers.size() != by_group.size()) return false;
+    if (!numbers.empty() && (*numbers.begin() != 0 || *numbers.rbegin() != 0)) return false;
   }
   return true;
 }

@@ -48,11 +48,13 @@ class Facts {
   [[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> dropped_views() const;
   /// @return a fact of the program, "" if it is not known.
   [[nodiscard]] std::string_view of_program(const std::string& name) const;
-  /// Values by (optimizer, group).
-  using Settings = std::map<std::pair<unsigned, unsigned>, std::string>;
+  using Group = std::pair<unsigned, unsigned>;  ///< the numbers of an optimizer and of its group
+  using Settings = std::map<Group, std::string>;
   /// @return a setting, such as "lr", of all optimizers' groups; "class" of the optimizers, with
   /// group 0.
   [[nodiscard]] const Settings& settings(std::string_view key) const;
+  /// @return the group if a fact of that name is a setting `key` of one.
+  [[nodiscard]] static std::optional<Group> group_of(std::string_view fact, std::string_view key);
   /// @return the number that a setting is, nullopt for others.
   [[nodiscard]] static std::optional<double> number(std::string_view value);
   /// Whether calls of an op of this module differ in nothing but recorded tensors: no generator
@@ -71,12 +73,20 @@ class Facts {
   [[nodiscard]] bool plain_descent() const;
 
  private:
+  /// The values of one setting, so that no question walks all optimizers that there have been.
+  struct Values {
+    Settings by_group;
+    std::map<std::string, unsigned> counts;  ///< by value
+    std::multiset<double> numbers;           ///< of those that are one
+  };
+
   void take_setting(std::string_view name, const std::string& value);
+  [[nodiscard]] const Values& values(std::string_view key) const;
 
   const format::Definitions& names_;
   std::map<std::pair<std::string, std::string>, std::string> modules_;  ///< (scope, name)
   std::map<std::string, std::string> program_;
-  std::map<std::string, Settings, std::less<>> settings_;  ///< by key
+  std::map<std::string, Values, std::less<>> settings_;  ///< by key
 };
 
 }  // namespace convtrace::check

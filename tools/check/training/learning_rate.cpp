@@ -12,6 +12,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "tools/check/training/checks.h"
 #include "tools/common/text.h"
@@ -26,26 +29,23 @@ class LearningRate : public Check {
 
  public:
   void see(const StepValues& step, const Surroundings& around) override {
+    for (const FactSeen& fact : step.facts)
+      if (const auto place = Facts::group_of(around.names.text(fact.name), "lr");
+          place && !fact.scope)
+        changed_.insert(*place);
     if (!step.trains) return;
-    std::map<unsigned, bool> positive;
-    for (const auto& [place, value] : around.facts.settings("lr")) {
-      const auto rate = Facts::number(value);
-      if (!rate) continue;
-      look("learning-rate");
-      positive[place.first] |= *rate > 0;
-      follow(step, around, place, *rate);
-    }
-    for (const auto& [optimizer, any] : positive) {
-      Zero& zero = zeros_[optimizer];
-      zero.first = zero.steps == 0 ? step.number : zero.first;
-      ++zero.steps;
-      if (any) zero.first_of_last = step.number + 1;
-      zero.last = any ? 0 : zero.last + 1;
-      zero.positive |= any;
-    }
+    const Facts::Settings& rates = around.facts.settings("lr");
+    for (const Facts::Group& place : changed_)
+      if (const auto now = rates.find(place); now != rates.end())
+        change(step, around, place, Facts::number(now->second));
+    changed_.clear();
+    ++trained_;
+    last_trained_ = step.number;
   }
 
   void end(const Surroundings& around) override {
+    for (auto& [place, group] : groups_) settle(group);
+    for (auto& [optimizer, zero] : zeros_) settle(zero);
     for (const auto& [optimizer, zero] : zeros_) {
       if (zero.last < kLeastSteps) continue;
       const uint32_t first = zero.positive ? zero.first_of_last : zero.first;
@@ -65,14 +65,18 @@ class LearningRate : public Check {
 
  private:
   struct Group {
+    std::optional<double> rate{};
     double largest = 0, last = 0;
-    unsigned near = 0;  ///< steps with a rate near the largest
+    uint64_t near = 0;  ///< steps with a rate near the largest
     bool told = false, fell = false;
+    uint64_t counted = 0;  ///< of trained_, as in Zero
   };
   struct Zero {
+    unsigned rates = 0, above = 0;  ///< of groups, as they are now
     uint32_t first = 0, first_of_last = 0;
-    unsigned steps = 0, last = 0;  ///< all; those at the end with rate 0
+    uint64_t steps = 0, last = 0;  ///< all; those at the end with rate 0
     bool positive = false;
+    uint64_t counted = 0;
   };
 
   static Finding at(const Surroundings& around, uint32_t step) {
@@ -82,10 +86,39 @@ class LearningRate : public Check {
     return finding;
   }
 
-  /// @param place  (optimizer, group)
-  void follow(const StepValues& step, const Surroundings& around,
-              std::pair<unsigned, unsigned> place, double rate) {
-    Group& group = groups_[place];
+  /// Counts the training steps since the rate changed: most rates are those of optimizers that are
+  /// gone.
+  void settle(Group& group) {
+    const uint64_t steps = trained_ - std::exchange(group.counted, trained_);
+    if (!group.rate || steps == 0) return;
+    look("learning-rate", steps);
+    if (*group.rate > 0 && *group.rate >= kNear * group.largest) group.near += steps;
+  }
+
+  void settle(Zero& zero) {
+    const uint64_t steps = trained_ - std::exchange(zero.counted, trained_);
+    if (zero.rates == 0 || steps == 0) return;
+    zero.steps += steps;
+    if (zero.above != 0) zero.first_of_last = last_trained_ + 1;
+    zero.last = zero.above != 0 ? 0 : zero.last + steps;
+    zero.positive |= zero.above != 0;
+  }
+
+  void change(const StepValues& step, const Surroundings& around, Facts::Group place,
+              std::optional<double> rate) {
+    Group& group = groups_.try_emplace(place, Group{.counted = trained_}).first->second;
+    Zero& zero = zeros_.try_emplace(place.first, Zero{.counted = trained_}).first->second;
+    settle(group);
+    settle(zero);
+    if (zero.steps == 0 && zero.rates == 0) zero.first = step.number;
+    zero.rates += (rate ? 1U : 0U) - (group.rate ? 1U : 0U);
+    zero.above += (rate && *rate > 0 ? 1U : 0U) - (group.rate && *group.rate > 0 ? 1U : 0U);
+    group.rate = rate;
+    if (rate) follow(step, around, place, group, *rate);
+  }
+
+  void follow(const StepValues& step, const Surroundings& around, Facts::Group place, Group& group,
+              double rate) {
     const bool above = rate > kJump * group.largest,
                back = group.last > 0 && rate >= kBack * group.last;
     if (!group.told && group.near >= kLeastSteps && (above || back)) {
@@ -113,12 +146,14 @@ class LearningRate : public Check {
     group.fell |= rate < group.last;
     if (rate * kNear > group.largest) group.near = 0;
     group.largest = std::max(group.largest, rate);
-    if (rate > 0 && rate >= kNear * group.largest) ++group.near;
     group.last = rate;
   }
 
-  std::map<std::pair<unsigned, unsigned>, Group> groups_;
+  std::map<Facts::Group, Group> groups_;
   std::map<unsigned, Zero> zeros_;
+  std::set<Facts::Group> changed_;  ///< since the last training step
+  uint64_t trained_ = 0;            ///< steps
+  uint32_t last_trained_ = 0;       ///< a step's number
 };
 
 }  // namespace

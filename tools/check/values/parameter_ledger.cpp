@@ -40,14 +40,21 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   }
   note_others(step, around, called);
   const double rate = around.facts.largest_rate().value_or(1);
-  for (auto& [parameter, known] : parameters) {
-    known.steps_called += called.contains(parameter.scope) ? 1 : 0;
-    known.steps_passed += step.grad_outputs.contains(parameter.scope) ? 1 : 0;
-    const auto output = first_output.find(parameter.scope);
-    known.consumed |= output != first_output.end() && output->second <= cut_at;
-    const auto now = step.parameters.find(parameter);
-    if (now != step.parameters.end()) follow(known, now->second, step.number, rate);
-  }
+  for (const format::StringId scope : called)
+    each_of(scope, [](Known& known) { ++known.steps_called; });
+  for (const auto& [scope, outputs] : step.grad_outputs)
+    each_of(scope, [](Known& known) { ++known.steps_passed; });
+  for (const auto& [scope, output] : first_output)
+    if (output <= cut_at) each_of(scope, [](Known& known) { known.consumed = true; });
+  for (const auto& [parameter, now] : step.parameters)
+    follow(parameters[parameter], now, step.number, rate);
+}
+
+/// The parameters of a module.
+void ParameterLedger::each_of(format::StringId scope, const std::function<void(Known&)>& act) {
+  for (auto entry = parameters.lower_bound({scope, {}});
+       entry != parameters.end() && entry->first.scope == scope; ++entry)
+    act(entry->second);
 }
 
 /// A name may go to another module: one that was called alone while the model was made.
@@ -55,12 +62,15 @@ void ParameterLedger::forget_replaced(const StepValues& step, const Surroundings
   for (const FactSeen& fact : step.facts) {
     if (!fact.scope || around.names.text(fact.name) != "class") continue;
     std::string& known = classes_[fact.scope];
-    if (!known.empty() && known != fact.value)
-      std::erase_if(parameters, [&](const Entry& entry) {
-        return entry.first.scope == fact.scope && entry.second.updates == 0;
-      });
+    if (!known.empty() && known != fact.value) forget_unused(fact.scope);
     known = fact.value;
   }
+}
+
+void ParameterLedger::forget_unused(format::StringId scope) {
+  auto entry = parameters.lower_bound({scope, {}});
+  while (entry != parameters.end() && entry->first.scope == scope)
+    entry = entry->second.updates == 0 ? parameters.erase(entry) : std::next(entry);
 }
 
 void ParameterLedger::note_parameters(const StepValues& step, const Surroundings& around) {

@@ -7,6 +7,7 @@
 /// Threads:  one.
 /// Memory:   two values for each parameter.
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -56,6 +57,8 @@ class ParameterLedger {
   bool any_updates = false, any_gradient = false, any_initial = false;
 
  private:
+  void each_of(format::StringId scope, const std::function<void(Known&)>& act);
+  void forget_unused(format::StringId scope);
   void forget_replaced(const StepValues& step, const Surroundings& around);
   void note_parameters(const StepValues& step, const Surroundings& around);
   void note_others(const StepValues& step, const Surroundings& around,
