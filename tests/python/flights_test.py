@@ -40,7 +40,9 @@ class BeforeTheWait(ProgramTest):
             for way, op in WRITTEN.items():
                 self.assertRegex(messages, r"of %s, called at %s \(\S*awaiting.py:\d+\)[^.]*, was written by the program" % (op, way))
             self.assertIn("was used as input:0 of op Doubled", messages)
-            overlaps = {one["op"]: one["bytes"] for one in found if one["kind"] == "receive-overlaps"}
+            overlaps = {one["op"]: one["bytes"] for one in found if one["kind"] == "receive-overlaps" and not one["other"]}
+            over = [(one["slot"], one["bytes"]) for one in found if one["kind"] == "receive-overlaps" and one["other"]]
+            self.assertEqual(over, [("grad:bias", 8)])
             self.assertEqual((overlaps["recv"], overlaps["all_gather"]), (12, 16))
             self.assertEqual(self.replayed(trace), [one["message"] for one in found])
 

@@ -37,10 +37,13 @@ std::string_view kind_of(std::string_view slot) { return slot.substr(0, slot.fin
 
 void FlightJudge::see(const format::Event& event, Findings& findings) {
   if (const auto* op = std::get_if<format::Op>(&event)) return on(*op, findings);
+  const auto* const stats = std::get_if<format::TensorStats>(&event);
+  any_ |= stats != nullptr && stats->collective != 0;
   if (!any_) return;
-  if (const auto* stats = std::get_if<format::TensorStats>(&event)) {
+  if (stats != nullptr) {
     on(*stats, findings);
   } else if (const auto* scope = std::get_if<format::Scope>(&event)) {
+    if (scope->place.phase == format::Phase::kBackward) exchanged_.forget();
     if (!flights_.empty()) on(*scope, findings);
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     if (loss->reason == format::LossReason::kQueueFull) forget();
@@ -151,12 +154,15 @@ FlightJudge::End FlightJudge::end_of(const format::TensorStats& event) {
 }
 
 void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
+  if (event.collective != 0) exchanged_.see(event);
   if (event.op || event.collective != 0) return;
   const std::string_view kind = kind_of(definitions_.text(event.slot));
+  const bool updated = kind == "param" && event.place.phase == format::Phase::kOptimizer;
   if (kind == "param") keep(event);
+  if (kind == "grad") look_at_gradient(event, findings);
+  if (updated) exchanged_.forget();
   if (flights_.empty()) return;
   const uint32_t thread = event.header.thread;
-  const bool updated = kind == "param" && event.place.phase == format::Phase::kOptimizer;
   if (updated || kind == "grad_norm") {
     end_uses(findings, [&](const Use& use) {
       return use.end == End::kOptimizer && use.finding.header.thread == thread;
@@ -170,6 +176,24 @@ void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
   }
   if (const End end = end_of(event); end != End::kNone)
     take(event.header, event.place, event.slot, {event.value, event.address, event.bytes}, end);
+}
+
+void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& findings) {
+  const std::optional<Exchanged::Overwritten> found = exchanged_.look(event);
+  if (!found) return;
+  FlightFinding finding;
+  finding.kind = format::FindingKind::kReceiveOverlaps;
+  finding.header = event.header;
+  finding.place = event.place;
+  finding.slot = event.slot;
+  finding.address = found->address;
+  finding.bytes = found->bytes;
+  finding.whole = event.bytes;
+  finding.call.header = found->by.header;
+  finding.call.op = found->by.op;
+  finding.call.slot = found->by.slot;
+  finding.call.value = event.value;
+  say(std::move(finding), findings);
 }
 
 void FlightJudge::take(const format::EventHeader& header, const format::Place& place,
@@ -262,12 +286,17 @@ FlightJudge::Flight* FlightJudge::find(uint64_t serial) {
 void FlightJudge::report(FlightFinding finding, Flight& flight, Findings& findings) {
   if (flight.told) return;
   flight.told = true;
+  say(std::move(finding), findings);
+}
+
+void FlightJudge::say(FlightFinding finding, Findings& findings) {
   finding.occurrence = ++occurrences_[{finding.kind, finding.call.op, finding.call.slot,
                                        finding.place.scope, finding.slot}];
   if (worth_saying(finding.occurrence)) findings.push_back(std::move(finding));
 }
 
 void FlightJudge::forget() {
+  exchanged_.forget();
   flights_.clear();
   uses_.clear();
   tensors_.clear();

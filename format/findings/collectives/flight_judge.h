@@ -9,7 +9,8 @@
 ///   A module takes its parameters, too, if all of them are being written.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
-///   for, or two receptions of one call have.
+///   for, or two receptions of one call have; or a part of a gradient that the optimizer takes was
+///   received over (exchanged.h).
 ///
 /// Passed over: what reads a tensor that is sent; the value of a loss, which a backward pass does
 /// not need; whatever leaves no record, such as arithmetic outside of modules.
@@ -26,6 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "format/findings/collectives/exchanged.h"
 #include "format/findings/collectives/flight_finding.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
@@ -38,7 +40,8 @@ class FlightJudge {
   static constexpr size_t kMost = 4096;
 
   /// @param definitions  of the trace; outlive this.
-  explicit FlightJudge(const format::Definitions& definitions) : definitions_(definitions) {}
+  explicit FlightJudge(const format::Definitions& definitions)
+      : definitions_(definitions), exchanged_(definitions) {}
 
   /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -80,6 +83,7 @@ class FlightJudge {
   void on_call(const format::Op& event, Findings& findings);
   void on_awaited(const format::Op& event, Findings& findings);
   void on_op_end(const format::Op& event, Findings& findings);
+  void look_at_gradient(const format::TensorStats& event, Findings& findings);
   void take(const format::EventHeader& header, const format::Place& place, format::StringId slot,
             const Memory& memory, End end);
   void take_parameters(const format::Scope& event);
@@ -90,9 +94,11 @@ class FlightJudge {
   [[nodiscard]] End end_of(const format::TensorStats& event);
   [[nodiscard]] Flight* find(uint64_t serial);
   void report(FlightFinding finding, Flight& flight, Findings& findings);
+  void say(FlightFinding finding, Findings& findings);
   void forget();
 
   const format::Definitions& definitions_;
+  Exchanged exchanged_;
   bool any_ = false;  ///< there was a call
   uint64_t last_ = 0;
   std::vector<Flight> flights_;  ///< oldest first

@@ -46,7 +46,17 @@ std::string written(const FlightFinding& finding, const format::Definitions& def
          "written, or let it work on a copy.";
 }
 
+std::string received_over(const FlightFinding& finding, const format::Definitions& definitions) {
+  return std::string(definitions.text(finding.call.slot)) + " of " +
+         std::string(definitions.text(finding.call.op)) + " has overwritten " +
+         std::to_string(finding.bytes) + " of the " + std::to_string(finding.whole) + " bytes of " +
+         tensor_text(finding.slot, {}, finding.place, definitions) +
+         " since the backward pass, and the optimizer takes it. Nothing else of that gradient was "
+         "sent or received, so it is no reduction. Receive into memory of its own.";
+}
+
 std::string overlapping(const FlightFinding& finding, const format::Definitions& definitions) {
+  if (finding.whole != 0) return received_over(finding, definitions);
   return called(finding.call, definitions) + ", has " + std::to_string(finding.bytes) +
          " bytes in common with " + called(finding.other, definitions) +
          ", which the program had not waited for" +

@@ -136,6 +136,15 @@ def one_buffer_for_all(rank):
     dist.all_gather([torch.empty(4)] * 2, torch.ones(4), async_op=True).wait()
 
 
+def over_a_gradient(rank):
+    """The gradients and a buffer lie in one pool, one of them too long."""
+    model, pool = Net("over_a_gradient"), torch.zeros(40)
+    model.over_a_gradient.weight.grad, model.over_a_gradient.bias.grad = pool[:16].view(4, 4), pool[16:20]
+    model(torch.ones(2, 4)).square().mean().backward()
+    from_other(pool[18:30], rank).wait()
+    model.optimizer.step()
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -154,7 +163,7 @@ def op_before_wait(rank):
 
 
 FAULTY = (step_before_wait, clipped_before_wait, input_before_wait, gradient_before_wait, parameters_before_wait, sent_is_written,
-          result_is_written, never_waited, two_receptions, one_buffer_for_all, op_before_wait)
+          result_is_written, never_waited, two_receptions, one_buffer_for_all, over_a_gradient, op_before_wait)
 
 
 # Correct
@@ -233,6 +242,26 @@ def in_the_step(rank):
     model.backward()
     works = reduced(model)
     model.optimizer.step()
+
+
+def ring(rank):
+    """A reduction by hand: each rank adds up a half of all gradients and sends it to the other; then all from rank 0."""
+    model, flat = Net("ring"), torch.zeros(20)
+    model.ring.weight.grad, model.ring.bias.grad = flat[:16].view(4, 4), flat[16:]
+    mine, other = (flat[:10], flat[10:]) if rank == 0 else (flat[10:], flat[:10])
+    for _ in range(2):
+        flat.zero_()
+        model(torch.ones(2, 4)).square().mean().backward()
+        theirs = torch.empty(10)
+        wait([dist.isend(other, 1 - rank), dist.irecv(theirs, 1 - rank)])
+        mine.add_(theirs)
+        wait([dist.isend(mine, 1 - rank), dist.irecv(other, 1 - rank)])
+        model.optimizer.step()
+        flat.zero_()
+        model(torch.ones(2, 4)).square().mean().backward()
+        for one in model.parameters():
+            dist.broadcast(one.grad, 0)
+        model.optimizer.step()
 
 
 class Late(nn.Module):
@@ -383,7 +412,7 @@ def functional(rank):
     Net("functional")(functional_collectives.all_reduce(torch.ones(2, 4), "sum", dist.group.WORLD))
 
 
-CORRECT = (waited, hooks_of_parameters, other_tensors, two_buffers, sent_is_read, parts_of_one, in_the_step, in_a_module, in_a_hook,
+CORRECT = (waited, hooks_of_parameters, other_tensors, two_buffers, sent_is_read, parts_of_one, ring, in_the_step, in_a_module, in_a_hook,
            before_a_module, by_future, asked, by_another_thread, batch, coalesced, broadcast_from_here, loss_for_the_log,
            local_steps, ddp_with_hooks, fully_sharded, functional)
 
