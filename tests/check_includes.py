@@ -96,9 +96,10 @@ ROOMS = {
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report",
     "tools/check/model": "tools/common tools/diff/compare tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/model",
+    "tools/check/memory": "tools/check/model tools/common",
     "tools/check/training": "tools/check/model tools/common",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
-    "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
+    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
         "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",

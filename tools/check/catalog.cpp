@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/check/memory/checks.h"
 #include "tools/check/training/checks.h"
 #include "tools/check/values/checks.h"
 
@@ -14,6 +15,11 @@ constexpr CatalogRow kRows[] = {
      make_dropped_write},
     {"stale-region", "a kernel of a compiled region that gave the bits of the step before",
      make_stale_region},
+    {"shared-memory", "memory that two parameters, gradients or states have in common",
+     make_shared_memory},
+    {"reused-output", "an op's output that its next call overwrote before it was read",
+     make_reused_output},
+    {"recomputed-buffer", "buffers that move again in a recomputation", make_recomputed_buffer},
     {"stale-gradient", "a gradient with the bits of an earlier step, as a whole or in part",
      make_stale_gradient},
     {"gradients-add-up", "gradients that contain those of earlier steps", make_gradients_add_up},

@@ -6,7 +6,7 @@ import sys
 
 from . import dynamo
 from .base import engine, frames, native, replaced, scopes, signals, spent, values, watches
-from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops
+from .calls import aten_ops, awaited, collectives, gradients, modules, naming, padding, repeated_ops, reused_outputs
 from .compiled import regions, triton_kernels, tuning
 from .facts import program_facts, versions
 from .training import backward, clipping, optimizer, steps
@@ -58,6 +58,7 @@ class Observer(State):
         self.marks = program_facts.Marks(torch)
         self.generators = program_facts.Generators(torch, self.read.unobserved, self.marks)
         self.repeated_ops = repeated_ops.RepeatedOps(self, torch)
+        self.reused_outputs = reused_outputs.ReusedOutputs(self)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
@@ -67,7 +68,7 @@ class Observer(State):
         self.regions = regions.Regions(self, torch)
         self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules,
                        self.optimizers, backward.Backward(self, torch), clipping.Clipping(self, torch),
-                       ops.CustomOps(self, torch), padding.Labels(self, torch))
+                       reused_outputs.CustomOps(self, torch), padding.Labels(self, torch))
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None, "end": lambda: None,
@@ -259,8 +260,8 @@ class Observer(State):
         if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
             self._finish("SIGINT")
         self.remove()  # finalizers of the program may still call modules
-
         self.hot.end()
+
     def _finish(self, status):
         batch = engine.Batch(self.port)
         batch.fact("exit.status", status)

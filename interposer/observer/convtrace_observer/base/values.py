@@ -46,10 +46,10 @@ def span_bytes(value):
     if 0 in shape:
         return 0
     last = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))
-    return (last + 1) * _ELEMENT_BYTES[value.dtype]
+    return (last + 1) * ELEMENT_BYTES[value.dtype]
 
 
-_ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16, 1, 1)
+ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16, 1, 1)
 
 
 class TensorReader:

@@ -51,7 +51,7 @@ class ModuleCalls:
         """A closure, since it runs at every module call of the program. Where torch's own function only passes on, this
         frame takes the place of that one: recursion goes as deep as without us."""
         is_folded = self._observer.is_folded
-        enter, leave = self._observer.hot.enter, self._observer.hot.leave
+        enter, leave, stopped = self._observer.hot.enter, self._observer.hot.leave, self._stopped
         if original is self._original and _only_passes_on(original):
             @functools.wraps(original)
             def __call__(self, *args, **kwargs):
@@ -65,6 +65,7 @@ class ModuleCalls:
                         result = self._call_impl(*args, **kwargs)
                 except BaseException:
                     if call is not None:
+                        stopped(call, self)
                         leave(call, None, None)
                     raise
                 if call is not None:
@@ -83,6 +84,7 @@ class ModuleCalls:
                 result = original(self, *args, **kwargs)
             except BaseException as error:
                 if call is not None:
+                    stopped(call, self)
                     leave(call, None, None)
                 frames.hide(error)
                 raise
@@ -136,6 +138,16 @@ class ModuleCalls:
             self._restore(call)
             raise
         return call
+
+    def _stopped(self, call, module):
+        """In a call that raised. A recomputation ends so when the backward pass has what it needs; what the module has
+        written by then is recorded."""
+        observer, (thread, entry, key) = self._observer, call[:3]
+        try:
+            if observer.capture and thread.slot[1] == _RECOMPUTE and own(module, "_buffers"):
+                self.record_buffers(thread, entry, module, key & 0xFFFFFFFF, key >> 32)
+        except Exception as error:
+            observer.failed("module buffers", error)
 
     def leave(self, call, module, output):
         """After a module's call. `module`: None if it raised."""

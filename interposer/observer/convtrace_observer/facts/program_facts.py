@@ -210,6 +210,10 @@ class OptimizerFacts:
         self._count += 1
         return True
 
+    def number(self, optimizer):
+        """Of an optimizer that was met."""
+        return self._known[id(_token(optimizer))][1]
+
     def tell(self, batch, optimizer):
         _, number, groups = self._known[id(_token(optimizer))]
         if not groups:

@@ -6,6 +6,7 @@ import types
 
 from ..base import engine, frames, own, spent, values
 from ..facts import placements, program_facts
+from . import shared_memory
 
 _NOTED = 8  # number of weights of a root that are checked
 _GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
@@ -25,6 +26,7 @@ class Optimizers:
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
+        self._shared = shared_memory.SharedMemory(observer, torch)
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -53,6 +55,7 @@ class Optimizers:
 
     def forget(self):
         self._facts = program_facts.OptimizerFacts(self._observer)
+        self._shared = shared_memory.SharedMemory(self._observer, self._torch)
 
     def any_made(self):
         """Whether there is an optimizer: torch marks the class of each that is made."""
@@ -159,6 +162,7 @@ class Optimizers:
         unread, thread.unread_gradients = thread.unread_gradients, False
         if unread and self._observer.capture:
             self._observer.hot.parameters(thread, optimizer, True)
+            self._shared.before(thread, self._facts.number(optimizer), optimizer, self._parameters)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -177,6 +181,7 @@ class Optimizers:
         self._read_gradients(thread, optimizer)  # a closure that was not called, or could not be wrapped
         if observer.capture:
             observer.hot.parameters(thread, optimizer, False)
+            self._shared.after(thread, self._facts.number(optimizer), optimizer, self._parameters)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         observer.steps.optimizer_ended()

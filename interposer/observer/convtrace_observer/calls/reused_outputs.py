@@ -1,0 +1,134 @@
+"""Outputs of a custom op that a later call of the op overwrites while somebody is still to read them.
+
+An op that returns its own buffer is right as long as each output is dead when the next call begins. That one is not shows
+in the graph of autograd, where each node has a number in the order in which nodes are made: a node that takes the output
+of a call, and was made behind a later call whose output lies in the same memory, has read what the later call wrote.
+The graph is looked at when a backward pass begins, and only where two calls of a step gave out the same memory.
+"""
+import collections
+
+from ..base import engine, values
+from . import ops
+
+_MOST_CALLS = 1 << 12  # of a step
+_MOST_NODES = 1 << 14  # of a graph
+_MOST_PARTS = 64  # of one storage that are compared with the next
+_MOST_TOLD = 16  # of a step
+
+# Nodes of what only looks at the memory of its input in another way: whoever takes its output reads that memory.
+_VIEWS = frozenset(name + "Backward" + version for version in "01" for name in (
+    "Alias", "AsStrided", "Detach", "Diagonal", "Expand", "MovedimInt", "Narrow", "Permute", "ReshapeAlias", "Select", "Slice",
+    "Split", "SplitWithSizes", "Squeeze", "T", "Transpose", "Unbind", "Unfold", "UnsafeSplit", "UnsafeView", "Unsqueeze",
+    "View", "ViewAs"))
+
+# Of an output: node that made it; its position among the op's outputs of this slot in the step; its first byte and the one
+# behind its last, the same where it lies in memory of an input; module and call.
+_Output = collections.namedtuple("_Output", "node position begin end place")
+
+
+class ReusedOutputs:
+    def __init__(self, observer):
+        self._observer = observer
+        self._step = -1
+        self._outputs = {}  # (op, slot) -> [_Output], of the step
+        self._calls = 0
+        self._by_storage = {}  # (op, slot, storage) -> [(first byte, the one behind the last)]
+        self._begins = set()  # (op, slot, first byte)
+        self._reused = set()  # keys of self._outputs of which two outputs have bytes in common
+
+    def see(self, thread, op, taken, given):
+        """Behind a call that took the tensors `taken` and gave `given`. Must run inside `with read.unobserved()`."""
+        observer = self._observer
+        if self._step != observer.step or self._calls == _MOST_CALLS:
+            self._step, self._calls = observer.step, 0
+            self._outputs, self._by_storage, self._begins, self._reused = {}, {}, set(), set()
+        self._calls += 1
+        inputs = {observer.read.storage_of(tensor) for tensor in taken}
+        for index, tensor in enumerate(given):
+            skipped, value = observer.read.skipped, observer.read(tensor)
+            observer.read.skipped = skipped  # which was counted when it was recorded
+            if value is None:
+                continue
+            slot, span = "output:%d" % index, values.span_bytes(value)
+            known = self._outputs.setdefault((op, slot), [])
+            node = tensor.grad_fn
+            one = _Output(None if node is None else (node.name(), node._sequence_nr()), len(known), value.data,
+                          value.data if value.storage in inputs else value.data + span, thread.place())
+            known.append(one)
+            if one.begin != one.end and self._is_reused(op, slot, value.storage, one, tensor):
+                self._reused.add((op, slot))
+
+    def _is_reused(self, op, slot, storage, one, tensor):
+        """Whether an earlier output lies there, too. A storage lives as long as somebody holds it, and its number is never
+        another one's; memory at the same address under two storages is one if the storages only borrow it."""
+        there = self._by_storage.setdefault((op, slot, storage), [])
+        reused = any(begin < one.end and one.begin < end for begin, end in there[-_MOST_PARTS:])
+        there.append((one.begin, one.end))
+        key = op, slot, one.begin
+        if key in self._begins and not reused:
+            reused = self._observer.read.borrows(tensor)
+        self._begins.add(key)
+        return reused
+
+    def any(self):
+        return bool(self._reused) and self._step == self._observer.step
+
+    def tell(self, thread, structure):
+        """Tells what was overwritten and then read. `structure`: what a backward pass starts from."""
+        makers = {one.node: (key, one) for key in self._reused for one in self._outputs[key] if one.node is not None}
+        told = 0
+        for reader, maker in self._readers(structure, makers):
+            (op, slot), output = makers[maker]
+            for later in self._outputs[op, slot][output.position + 1:]:
+                common = output.begin < later.end and later.begin < output.end
+                if common and later.node is not None and output.node[1] < later.node[1] < reader[1]:
+                    scope, call = output.place
+                    thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
+                        slot, output.position, later.position, call, reader[0]))
+                    told += 1
+                    break
+            if told == _MOST_TOLD:
+                break
+        self._reused = set()
+
+    def _readers(self, structure, makers):
+        """(name and number of a node that reads, the maker of what it reads), each maker with its last reader."""
+        waiting = [tensor.grad_fn for tensor in self._observer.read.tensors(structure) if tensor.grad_fn is not None]
+        seen, found = {}, {}
+        while waiting and len(seen) < _MOST_NODES:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen[node] = True
+            name = node.name()
+            for child, _ in node.next_functions:
+                if child is None:
+                    continue
+                waiting.append(child)
+                if name in _VIEWS:
+                    continue
+                base = child
+                while base.name() in _VIEWS and base.next_functions and base.next_functions[0][0] is not None:
+                    base = base.next_functions[0][0]
+                key = base.name(), base._sequence_nr()
+                if key in makers:
+                    reader = name, node._sequence_nr()
+                    if key not in found or found[key][1] < reader[1]:
+                        found[key] = reader
+        return [(reader, maker) for maker, reader in found.items()]
+
+
+class CustomOps(ops.CustomOps):
+    """Those whose outputs are watched, too."""
+
+    def _after(self, tag, begun, args, kwargs, result):
+        super()._after(tag, begun, args, kwargs, result)
+        observer = self._observer
+        if tag.phase == engine.BACKWARD or not observer.capture:
+            return
+        try:
+            with observer.read.unobserved():
+                observer.reused_outputs.see(observer.threads.state, tag.name, observer.read.tensors((args, kwargs)),
+                                            observer.read.tensors(result))
+        except Exception as error:
+            observer.failed("outputs of custom ops", error)

@@ -1,0 +1,202 @@
+"""Memory that two owners hold: parameters that an optimizer updates, the gradients that it takes, and its states.
+
+Addresses alone are compared, exactly: parts of one flat buffer that lie side by side or interleaved share nothing, and a
+tensor that is larger than its memory (expanded) is left out. Owners are looked at in the steps of an optimizer whose number
+is a power of two, gradients in each of the first ones, and where states were replaced or a pair was found. A pair is told as a fact of the second one's module,
+`shares.SLOT` (format/FORMAT.md 6.6), and `convtrace check` says whether somebody is hurt.
+"""
+from ..base import values
+
+_EACH = 8  # first steps of an optimizer, whose gradients are looked at, and its states where there are several
+_MOST_ELEMENTS = 1 << 12  # of tensors with gaps that are compared element by element
+_MOST_PAIRS = 32  # that are told of an optimizer
+_MOST_OPTIMIZERS = 256
+_MOST_STATES = 1 << 16  # whose optimizers are remembered
+
+
+class _Item:
+    """A tensor and whose it is. `of`: the parameter's id."""
+
+    __slots__ = ("of", "tensor", "place", "slot", "memory", "begin", "end")
+
+    def __init__(self, of, tensor, place, slot, memory, end):
+        self.of, self.tensor, self.place, self.slot, self.memory = of, tensor, place, slot, memory
+        self.begin, self.end = memory.data, end
+
+
+class _Watch:
+    """Of an optimizer. `state`: the number of steps, and id and size of its states."""
+
+    __slots__ = ("steps", "due", "states", "gradients", "written", "told")
+
+    def __init__(self):
+        self.steps = self.states = 0
+        self.due = False
+        self.gradients = {}  # (slots of a pair) -> the storage that it shared in the last step
+        self.written = {}  # storage -> how often its memory was written before this step, of states that share it
+        self.told = set()
+
+
+class SharedMemory:
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._tensor = torch.Tensor
+        self._watches = {}  # number of an optimizer -> _Watch
+        self._in_turn = set()  # pairs of states' parameters that two optimizers write, which are told once
+        self._written = {}  # (storage, address) of a state -> {number of an optimizer: the _Item as it left it}
+
+    def before(self, thread, number, optimizer, parameters):
+        """Before a step, whose gradients are complete. `parameters`: gives (parameter, owner) of an optimizer."""
+        if not isinstance(optimizer.state, dict):
+            return  # somebody else's optimizer
+        watch = self._watches.get(number)
+        if watch is None:
+            if len(self._watches) == _MOST_OPTIMIZERS:
+                return
+            watch = self._watches[number] = _Watch()
+        watch.steps += 1
+        now = id(optimizer.state)
+        early = watch.steps <= _EACH
+        watch.due = (watch.due or watch.states != now or watch.steps & (watch.steps - 1) == 0
+                     or early and len(self._watches) > 1)
+        watch.states = now
+        if not watch.due and not early:
+            return
+        with self._observer.read.unobserved():
+            all_parameters = list(parameters(optimizer))
+            pairs = _pairs(self._items((parameter, parameter.grad, owner.place, "grad:" + owner.name)
+                                       for parameter, owner in all_parameters))
+            watch.gradients, before = {}, watch.gradients
+            for first, second in pairs:
+                key, storage = (first.of, second.of), second.memory.storage
+                watch.gradients[key] = storage
+                word = "kept" if before.get(key) == storage else "same" if first.tensor is second.tensor else "new"
+                self._tell(thread, watch, number, first, second, word)
+            if watch.written:
+                watch.written = {item.memory.storage: item.memory.version
+                                 for item in self._items(self._states(optimizer, all_parameters))
+                                 if item.memory.storage in watch.written}
+        self._submit(thread)
+
+    def after(self, thread, number, optimizer, parameters):
+        """Behind a step."""
+        watch = self._watches.get(number)
+        if watch is None or not watch.due:
+            return
+        with self._observer.read.unobserved():
+            all_parameters = list(parameters(optimizer))
+            for first, second in _pairs(self._items((parameter, parameter, owner.place, "param:" + owner.name)
+                                                    for parameter, owner in all_parameters)):
+                self._tell(thread, watch, number, first, second, "updated")
+            states = self._items(self._states(optimizer, all_parameters))
+            pairs = _pairs(states)
+            before, watch.written = watch.written, {}
+            sharers = {}
+            for _, second in pairs:
+                sharers[second.memory.storage] = sharers.get(second.memory.storage, 1) + 1
+            for first, second in pairs:
+                storage, version = second.memory.storage, second.memory.version
+                watch.written[storage] = version
+                if storage in before:
+                    often = version - before[storage] >= sharers[storage]
+                    self._tell(thread, watch, number, first, second, "written" if often else "read")
+            for item in states:
+                self._compare_optimizers(thread, watch, number, item)
+        watch.due = bool(watch.gradients or watch.written) and len(watch.told) < _MOST_PAIRS
+        self._submit(thread)
+
+    def _submit(self, thread):
+        if thread.batch.messages:
+            self._observer.submit(thread)
+
+    def _compare_optimizers(self, thread, watch, number, item):
+        """A state that one optimizer wrote, then another one for another parameter, and then the first one again."""
+        known = self._written.get((item.memory.storage, item.begin))
+        if known is None:
+            if len(self._written) == _MOST_STATES:
+                self._written.clear()
+            known = self._written[item.memory.storage, item.begin] = {}
+        mine = known.get(number)
+        for other, left in known.items():
+            between = mine is not None and mine.memory.version < left.memory.version < item.memory.version
+            pair = frozenset((left.of, item.of))
+            if other != number and between and len(pair) == 2 and (item.slot, pair) not in self._in_turn:
+                self._in_turn.add((item.slot, pair))
+                self._tell(thread, watch, number, left, item, "in turn")
+        item.tensor = None
+        known[number] = item
+
+    def _states(self, optimizer, parameters):
+        for parameter, owner in parameters:
+            of_one = optimizer.state.get(parameter)
+            for key, tensor in of_one.items() if isinstance(of_one, dict) else ():
+                if isinstance(tensor, self._tensor) and tensor.numel() > 1:  # one that counts may be everybody's
+                    yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)
+
+    def _items(self, tensors):
+        """Of (parameter, tensor or None, place, slot) those in memory that is read and no smaller than they are."""
+        read = self._observer.read
+        skipped, items, seen = read.skipped, [], set()
+        for parameter, tensor, place, slot in tensors:
+            memory = read(tensor) if tensor is not None and (id(parameter), slot) not in seen else None
+            if memory is None:
+                continue
+            seen.add((id(parameter), slot))
+            span = values.span_bytes(memory)
+            if span != 0 and span >= _bytes(memory):
+                items.append(_Item(id(parameter), tensor, place, slot, memory, memory.data + span))
+        read.skipped = skipped
+        return items
+
+    def _tell(self, thread, watch, number, first, second, word):
+        """A pair with the same word once, and the first few of an optimizer."""
+        key = first.of, first.slot, second.of, second.slot, word
+        if key in watch.told or len(watch.told) == _MOST_PAIRS:
+            return
+        watch.told.add(key)
+        whole = (first.begin, first.end) == (second.begin, second.end)
+        shared = min(first.end, second.end) - max(first.begin, second.begin)
+        thread.batch.event_fact(
+            second.place.id, "shares." + second.slot, "optimizer %d, %d bytes, %s, %s, %s of %s" % (
+                number, shared, "whole" if whole else "part", word, first.slot, first.place.name))
+
+
+def _bytes(memory):
+    count = 1
+    for extent in memory.dims[:memory.rank]:
+        count *= extent
+    return count * values.ELEMENT_BYTES[memory.dtype]
+
+
+def _pairs(items):
+    """(first, second) of tensors that share an element, in the optimizer's order. Of tensors in one memory each is told
+    with the one that begins in front of it."""
+    items = [(one.memory.device, one.memory.index, one.begin, order, one) for order, one in enumerate(items)]
+    items.sort(key=lambda item: item[:4])
+    pairs, reach = [], None
+    for item in items:
+        if reach is not None and item[:2] == reach[:2] and item[2] < reach[4].end and _share(reach[4], item[4]):
+            pairs.append(sorted((reach[3:], item[3:]), key=lambda one: one[0]))
+        if reach is None or item[:2] != reach[:2] or item[4].end > reach[4].end:
+            reach = item
+    pairs.sort(key=lambda pair: pair[1][0])
+    return [(first, second) for (_, first), (_, second) in pairs]
+
+
+def _share(a, b):
+    """Whether two tensors whose spans overlap have an element in common."""
+    gaps = [one for one in (a, b) if one.end - one.begin != _bytes(one.memory)]
+    if not gaps:
+        return True
+    if any(_bytes(one.memory) > _MOST_ELEMENTS for one in (a, b)):
+        return a.begin == b.begin and a.memory.dims == b.memory.dims
+    return not _addresses(a.memory).isdisjoint(_addresses(b.memory))
+
+
+def _addresses(memory):
+    """Of each byte of the elements."""
+    found = [memory.data]
+    width = values.ELEMENT_BYTES[memory.dtype]
+    for extent, stride in zip(memory.dims[:memory.rank], memory.dims[memory.rank:]):
+        found = [address + index * stride * width for address in found for index in range(extent)]
+    return {address + byte for address in found for byte in range(width)}

@@ -1,0 +1,341 @@
+"""Memory that two owners hold: parameters of an optimizer, gradients, states; outputs of an op that its next call overwrites;
+buffers that a recomputation writes."""
+import copy
+import unittest
+
+from support import ObservedTest, torch
+from torch.utils.checkpoint import checkpoint
+
+nn = torch.nn
+
+
+def net():
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def flat(parameters, less=0):
+    """A view of one buffer for each, side by side, or overlapping by `less` elements."""
+    buffer, at = torch.zeros(500), 0
+    for one in parameters:
+        yield one, buffer[at:at + one.numel()].view_as(one)
+        at += max(1, one.numel() - less)
+
+
+class Owners(ObservedTest):
+    def train(self, model, optimizer, steps=4, keep=True, handed=lambda step: None):
+        for step in range(steps):
+            optimizer.zero_grad(set_to_none=not keep)
+            model(torch.randn(3, 4)).pow(2).mean().backward()
+            handed(step)
+            optimizer.step()
+
+    def shared(self):
+        """(step, scope, slot, rest) of what was told."""
+        found, step = [], None
+        for message in self.fake.messages:
+            if message.kind == "step":
+                step = message.index
+            elif message.kind == "event_fact" and message.name.startswith("shares."):
+                found.append((step, message.scope, message.name.removeprefix("shares."), message.value))
+        return found
+
+
+class Parameters(Owners):
+    def test_one_tensor_for_two(self):
+        model = net()
+        model[2].weight.data = model[0].weight.data
+        self.train(model, torch.optim.Adam(model.parameters()))
+        self.assertEqual(self.shared(), [
+            (0, "2", "param:weight", "optimizer 0, 64 bytes, whole, updated, param:weight of 0")])
+
+    def test_wrong_offsets_in_a_flat_buffer(self):
+        model = net()
+        for parameter, view in flat(model.parameters(), less=2):
+            parameter.data = view
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertEqual([one[:3] for one in self.shared()], [
+            (0, "0", "param:bias"), (0, "2", "param:weight"), (0, "2", "param:bias"), (0, "4", "param:weight"),
+            (0, "4", "param:bias")][:len(self.shared())])
+        self.assertIn((0, "0", "param:bias", "optimizer 0, 8 bytes, part, updated, param:weight of 0"), self.shared())
+
+    def test_parts_side_by_side_or_interleaved_share_nothing(self):
+        model = net()
+        for parameter, view in flat(model.parameters()):
+            parameter.data = view.normal_()
+        both = torch.randn(4, 4, 2)
+        model[0].weight.data, model[2].weight.data = both[:, :, 0], both[:, :, 1]
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertEqual(self.shared(), [])
+
+    def test_gaps_that_fit_into_each_other_but_for_one_column(self):
+        model = net()
+        both = torch.randn(4, 8)
+        model[0].weight.data, model[2].weight.data = both[:, :4], both[:, 3:7]
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertEqual([one[:3] for one in self.shared()], [(0, "2", "param:weight")])
+
+    def test_a_tied_parameter_is_one(self):
+        model = net()
+        model[2].weight = model[0].weight
+        self.train(model, torch.optim.Adam(model.parameters()))
+        self.assertEqual(self.shared(), [])
+
+
+class Gradients(Owners):
+    def test_one_tensor_that_stays(self):
+        model = net()
+        model[0].weight.grad = torch.zeros(4, 4)
+        model[2].weight.grad = model[0].weight.grad
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.assertEqual(self.shared(), [
+            (step, "2", "grad:weight", "optimizer 0, 64 bytes, whole, %s, grad:weight of 0" % word)
+            for step, word in enumerate(("same", "kept"))])
+
+    def test_one_tensor_that_is_handed_over_late(self):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def hand(step):
+            if step >= 3:
+                model[2].bias.grad = model[0].bias.grad
+
+        self.train(model, optimizer, 5, False, hand)
+        self.assertEqual([(one[0], one[2], one[3].split(", ")[3]) for one in self.shared()], [(3, "grad:bias", "same")])
+
+    def test_what_autograd_gives_two_parameters(self):
+        class Sum(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(3, 4))
+
+            def forward(self, x):
+                return (x + self.a.unsqueeze(0) + self.b.unsqueeze(0)).tanh()
+
+        model = Sum()
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=False)
+        self.assertEqual([one[3].split(", ")[3] for one in self.shared()], ["new"])
+
+    def test_flat_buffers_and_expanded_numbers_share_nothing(self):
+        model = net()
+        for parameter, view in flat(model.parameters()):
+            parameter.grad = view
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.train(model, optimizer)
+
+        def expand(step):
+            for parameter in model.parameters():
+                parameter.grad = NUMBER.expand_as(parameter)
+
+        self.train(model, optimizer, 2, False, expand)
+        self.assertEqual(self.shared(), [])
+
+    def test_a_gradient_that_an_optimizer_in_backward_frees_for_the_next(self):
+        model = net()
+        optimizers = {one: torch.optim.SGD([one], lr=0.1) for one in model.parameters()}
+        buffer = torch.zeros(16)
+
+        def step(parameter):
+            view = buffer[:parameter.numel()].view_as(parameter)
+            parameter.grad = view.copy_(parameter.grad)
+            optimizers[parameter].step()
+            parameter.grad = None
+
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(step)
+        for _ in range(3):
+            model(torch.randn(3, 4)).mean().backward()
+        self.assertEqual(self.shared(), [])
+
+
+NUMBER = torch.tensor(0.01)
+
+
+class Own(torch.optim.Optimizer):
+    """A table that all states have, a common count, and a workspace, beside an average of each."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+        self.table, self.count, self.work = torch.linspace(-1, 1, 16), torch.zeros(()), torch.zeros(64)
+
+    @torch.no_grad()
+    def step(self):
+        self.count += 1
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            state.update(table=self.table, step=self.count)
+            average = state.setdefault("average", torch.zeros_like(parameter))
+            work = self.work[:parameter.numel()].view_as(parameter).copy_(parameter.grad)
+            parameter.sub_(average.mul_(0.9).add_(work), alpha=0.1)
+
+
+class States(Owners):
+    def words(self):
+        return [(step, scope, slot, rest.split(", ")[2:]) for step, scope, slot, rest in self.shared()]
+
+    def test_an_average_of_two_is_told_when_a_step_has_written_it_twice(self):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        self.train(model, optimizer, 1)
+        optimizer.state[model[2].weight]["exp_avg"] = optimizer.state[model[0].weight]["exp_avg"]
+        self.train(model, optimizer, 3)
+        self.assertEqual(self.words(), [
+            (2, "2", "state:weight.exp_avg", ["whole", "written", "state:weight.exp_avg of 0"])])
+
+    def test_wrong_offsets(self):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+        self.train(model, optimizer, 1)
+        for parameter, view in flat(model.parameters(), less=2):
+            optimizer.state[parameter]["exp_avg_sq"] = view
+        self.train(model, optimizer, 3)
+        self.assertIn((2, "0", "state:bias.exp_avg_sq", ["part", "written", "state:weight.exp_avg_sq of 0"]), self.words())
+
+    def test_flat_states_tables_counts_and_workspaces_are_nobodys_fault(self):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        self.train(model, optimizer, 1)
+        for parameter, view in flat(model.parameters()):
+            optimizer.state[parameter]["exp_avg"] = view
+        self.train(model, optimizer, 3)
+        self.assertEqual(self.words(), [])
+        self.train(model, Own(model.parameters()))
+        self.assertEqual({word[1] for *_, word in self.words()}, {"read"})
+
+    def test_two_optimizers_that_loaded_one_state_dict(self):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        self.train(model, optimizer, 1)
+        other = copy.deepcopy(model)
+        second = torch.optim.Adam(other.parameters())
+        second.load_state_dict(optimizer.state_dict())
+        for _ in range(3):
+            self.train(model, optimizer, 1)
+            self.train(other, second, 1)
+        self.assertEqual({word[1] for *_, word in self.words()}, {"in turn"})
+        self.assertEqual(len(self.words()), 2 * 5)  # one bias is a single number
+
+    def test_a_state_that_went_on_to_the_next_optimizer(self):
+        model = net()
+        first = torch.optim.Adam(model.parameters())
+        self.train(model, first, 2)
+        other = copy.deepcopy(model)
+        second = torch.optim.Adam(other.parameters())
+        second.load_state_dict(first.state_dict())
+        self.train(other, second, 3)
+        self.assertEqual(self.words(), [])
+
+
+class Keeping(torch.autograd.Function):
+    """Writes into a buffer that it keeps, past torch."""
+    buffer = torch.zeros(64)
+
+    @staticmethod
+    def forward(ctx, x):
+        view = Keeping.buffer[:x.numel()].view_as(x)
+        view.numpy()[...] = x.detach().numpy() * 2
+        return view
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Twice(nn.Module):
+    def __init__(self, join):
+        super().__init__()
+        self.a, self.b, self.join = nn.Linear(4, 4), nn.Linear(4, 4), join
+
+    def forward(self, x):
+        return self.join(self.a(x), self.b(x))
+
+
+class ReusedOutputs(ObservedTest):
+    def told(self, join):
+        model = Twice(join)
+        model(torch.randn(3, 4)).sum().backward()
+        return [(f.scope, f.name, f.value) for f in self.fake.of("event_fact") if f.name.startswith("reused.")]
+
+    def test_the_first_output_is_read_behind_the_second_call(self):
+        self.assertEqual(self.told(lambda a, b: Keeping.apply(a) + Keeping.apply(b)),
+                         [("", "reused.Keeping", "output:0, 0, 1, 0, AddBackward0")])
+
+    def test_so_is_a_view_of_it(self):
+        def join(a, b):
+            first = Keeping.apply(a).view(4, 3)
+            return Keeping.apply(b).sum() + first.tanh().sum()
+
+        self.assertEqual(self.told(join), [("", "reused.Keeping", "output:0, 0, 1, 0, TanhBackward0")])
+
+    def test_memory_of_others_that_two_storages_borrow(self):
+        array = Keeping.buffer.numpy()
+
+        class Borrowing(Keeping):
+            @staticmethod
+            def forward(ctx, x):
+                array[:x.numel()] = x.detach().numpy().ravel() * 2
+                return torch.from_numpy(array[:x.numel()]).view_as(x)
+
+        self.assertEqual(self.told(lambda a, b: Borrowing.apply(a) + Borrowing.apply(b)),
+                         [("", "reused.Borrowing", "output:0, 0, 1, 0, AddBackward0")])
+
+    def test_outputs_that_are_dead_or_copied(self):
+        self.assertEqual(self.told(lambda a, b: Keeping.apply(a).exp() + Keeping.apply(b)), [])
+        self.assertEqual(self.told(lambda a, b: Keeping.apply(a).clone() * Keeping.apply(b)), [])
+        self.assertEqual(self.told(lambda a, b: (Keeping.apply(a), Keeping.apply(b))[1]), [])
+
+    def test_parts_of_the_buffer_and_memory_of_the_input(self):
+        class Part(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, at):
+                view = Keeping.buffer[at:at + x.numel()].view_as(x)
+                view.numpy()[...] = x.detach().numpy()
+                return view
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient, None
+
+        class Same(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.view_as(x)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return -gradient
+
+        self.assertEqual(self.told(lambda a, b: Part.apply(a, 0) + Part.apply(b, 12)), [])
+        self.assertEqual(self.told(lambda a, b: Same.apply(a) + Same.apply(a)), [])
+
+
+class Recomputed(ObservedTest):
+    def buffers(self, call, **options):
+        """Phases in which buffers of a norm were recorded, in two steps."""
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+            def forward(self, x):
+                return checkpoint(lambda x: call(self, x), x, **options).sum()
+
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.randn(3, 4, requires_grad=True)).backward()
+            optimizer.step()
+        return [tensor.phase for tensor in self.fake.tensors(slot="buffer:running_mean")]
+
+    def test_a_recomputation_is_a_phase_of_its_own(self):
+        for reentrant in True, False:
+            self.fake.messages.clear()
+            self.assertEqual(self.buffers(lambda model, x: model.norm(model.linear(x)).tanh(), use_reentrant=reentrant),
+                             ["forward", "recompute"] * 2)
+
+    def test_also_where_it_ends_in_the_module_that_writes(self):
+        self.assertEqual(self.buffers(lambda model, x: model.norm(model.linear(x)), use_reentrant=False),
+                         ["forward", "recompute"] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+#include "tests/unit/tools/check/check_run.h"
+
+namespace convtrace::test {
+namespace {
+
+using List = std::vector<Found>;
+
+/// Shares memory of fc1 in step 1. `what`: "whole, kept".
+Training sharing(const std::string& slot, const std::string& what,
+                 const char* optimizer = nullptr) {
+  Training run = training(4);
+  run.fact(1, "fc2", "shares." + slot, "optimizer 0, 256 bytes, " + what + ", " + slot + " of fc1");
+  if (optimizer != nullptr)
+    run.erase_fact("optimizer.0.class").fact(0, {}, "optimizer.0.class", optimizer);
+  return run;
+}
+List at_fc2(const std::string& slot, Severity severity) {
+  return {{"shared-memory", severity, 1, "fc2", slot}};
+}
+constexpr const char* kAdam = "torch.optim.adam.Adam";
+constexpr const char* kOwn = "mine.Momentum";
+
+TEST_CASE("check shared-memory: parameters that are updated twice", "[check][memory]") {
+  const std::string slot = "param:weight", id = "shared-memory";
+  CHECK(found(sharing(slot, "whole, updated", kAdam), id) == at_fc2(slot, Severity::kError));
+  CHECK(found(sharing(slot, "part, updated", kAdam), id) == at_fc2(slot, Severity::kError));
+  CHECK(found(sharing(slot, "part, updated"), id) == at_fc2(slot, Severity::kError));
+  // Gradient descent adds up what is one weight.
+  CHECK(found(sharing(slot, "whole, updated"), id) == at_fc2(slot, Severity::kHint));
+  Training decays = sharing(slot, "whole, updated");
+  decays.erase_fact("optimizer.0.0.weight_decay").fact(0, {}, "optimizer.0.0.weight_decay", "0.1");
+  CHECK(found(decays, id) == at_fc2(slot, Severity::kError));
+  Training resting = sharing(slot, "whole, updated", kAdam);
+  resting.erase({}, "fc2", "grad:weight");
+  CHECK(found(resting, id) == at_fc2(slot, Severity::kHint));
+  CHECK(silent(training(3), id));
+}
+
+TEST_CASE("check shared-memory: gradients that contain one another", "[check][memory]") {
+  const std::string slot = "grad:weight", id = "shared-memory";
+  CHECK(found(sharing(slot, "whole, kept"), id) == at_fc2(slot, Severity::kError));
+  Training unused = sharing(slot, "whole, kept");
+  unused.erase({}, "fc2", "grad_output:0");
+  CHECK(found(unused, id) == at_fc2(slot, Severity::kHint));
+  // Handed over by the program, although fc2 had one of its own.
+  CHECK(found(sharing(slot, "whole, same"), id) == at_fc2(slot, Severity::kWarning));
+  Training alike = sharing(slot, "whole, same");
+  alike.at(1, "fc1", "grad_output:0").values = alike.at(1, "fc2", "grad_output:0").values;
+  CHECK(found(alike, id) == at_fc2(slot, Severity::kHint));
+}
+
+TEST_CASE("check shared-memory: gradients that autograd gives out twice", "[check][memory]") {
+  const std::string slot = "grad:weight", id = "shared-memory";
+  CHECK(silent(sharing(slot, "whole, new"), id));
+  Training zero = sharing(slot, "whole, kept");
+  zero.at(1, "fc2", "grad:weight").values.assign(64, 0);
+  CHECK(silent(zero, id));
+  Training clipped = sharing(slot, "whole, new");
+  clipped.before(1, "fc1", "grad:weight",
+                 {.scope = "fc2",
+                  .slot = "grad_unclipped:weight",
+                  .phase = Phase::kBackward,
+                  .values = scaled(clipped.at(1, "fc2", "grad:weight").values, 2)});
+  CHECK(found(clipped, id) == at_fc2(slot, Severity::kWarning));
+}
+
+TEST_CASE("check shared-memory: states that are written for two", "[check][memory]") {
+  const std::string slot = "state:weight.exp_avg", id = "shared-memory";
+  CHECK(found(sharing(slot, "whole, written", kAdam), id) == at_fc2(slot, Severity::kError));
+  CHECK(found(sharing(slot, "part, written", kAdam), id) == at_fc2(slot, Severity::kError));
+  CHECK(found(sharing(slot, "whole, in turn", kAdam), id) == at_fc2(slot, Severity::kError));
+  CHECK(found(sharing(slot, "whole, written", kOwn), id) == at_fc2(slot, Severity::kWarning));
+  CHECK(found(sharing("state:weight.work", "whole, written", kOwn), id) ==
+        at_fc2("state:weight.work", Severity::kHint));
+  CHECK(silent(sharing("state:weight.qmap", "whole, read", kOwn), id));
+  Training resting = sharing(slot, "whole, written", kAdam);
+  resting.erase({}, "fc1", "grad:weight");
+  CHECK(found(resting, id) == at_fc2(slot, Severity::kHint));
+}
+
+TEST_CASE("check shared-memory: one finding of all pairs", "[check][memory]") {
+  Training run = sharing("grad:weight", "part, kept");
+  run.fact(1, "fc2", "shares.grad:bias", "optimizer 0, 8 bytes, part, kept, grad:weight of fc2");
+  for (const char* text : {"", "optimizer 0", "optimizer x, 1 bytes, part, kept, grad:weight",
+                           "optimizer 0, 8 bytes, part, kept, grad:none of none"})
+    run.fact(1, "fc2", "shares.grad:none", text);
+  const check::CheckResult result = checked(run, {"shared-memory"});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].evidence ==
+        std::vector<std::string>{"fc1.weight and fc2.weight: 256 bytes in common",
+                                 "fc2.weight and fc2.bias: 8 bytes in common"});
+}
+
+/// Module "norm" in three steps. `again`: what its count and its average are behind the
+/// recomputation of step 1, which has the inputs `input`.
+Training recomputing(float count, float average, uint32_t input = 500) {
+  Training run = training(3);
+  const auto add = [&run](uint32_t step, const char* slot, Phase phase, std::vector<float> values) {
+    run.before(step, phase == Phase::kForward ? "fc2" : "fc1",
+               phase == Phase::kForward ? "input:0" : "grad_output:0",
+               {.scope = "norm", .slot = slot, .phase = phase, .values = std::move(values)});
+  };
+  run.fact(0, "norm", "class", "torch.nn.modules.batchnorm.BatchNorm1d");
+  for (uint32_t step = 0; step < 2; ++step) {
+    const auto number = static_cast<float>(step + 1);
+    add(step, "input:0", Phase::kForward, noise(500 + step, 8));
+    add(step, "buffer:running_mean", Phase::kForward, {number, number});
+    add(step, "buffer:num_batches_tracked", Phase::kForward, {number});
+  }
+  add(1, "input:0", Phase::kRecompute, noise(input + 1, 8));
+  add(1, "buffer:running_mean", Phase::kRecompute, {average, average});
+  add(1, "buffer:num_batches_tracked", Phase::kRecompute, {count});
+  return run;
+}
+
+TEST_CASE("check recomputed-buffer: what moves twice", "[check][memory]") {
+  const std::string id = "recomputed-buffer";
+  const List first = {{id, Severity::kWarning, 1, "norm", "buffer:running_mean"}};
+  CHECK(found(recomputing(3, 3), id) == first);
+  CHECK(contains(checked(recomputing(3, 3), {id}).findings[0].text,
+                 "(running_mean, num_batches_tracked)"));
+  CHECK(found(recomputing(3, 2), id) ==
+        List{{id, Severity::kWarning, 1, "norm", "buffer:num_batches_tracked"}});
+  // Written with what is there; other inputs: no recomputation of this call.
+  CHECK(unknown(recomputing(2, 2), id));
+  CHECK(silent(recomputing(3, 3, 700), id));
+  // The forward pass leaves them as they are.
+  Training once = recomputing(3, 3);
+  once.erase(1, "norm", "buffer:running_mean", Phase::kForward)
+      .erase(1, "norm", "buffer:num_batches_tracked", Phase::kForward);
+  CHECK(silent(once, id));
+  // An end before the module's inputs were recorded.
+  CHECK(found(recomputing(3, 3).erase(1, "norm", "input:0", Phase::kRecompute), id) == first);
+}
+
+TEST_CASE("check recomputed-buffer: a power iteration is a hint", "[check][memory]") {
+  Training run = recomputing(3, 3);
+  run.erase_fact("class").fact(0, "norm", "class", "torch.nn.utils.parametrizations._SpectralNorm");
+  CHECK(found(run, "recomputed-buffer") ==
+        List{{"recomputed-buffer", Severity::kHint, 1, "norm", "buffer:running_mean"}});
+}
+
+/// Two calls of an op, whose outputs lie at `address` and at 4096, and what the graph says of them.
+Training reusing(uint64_t address, uint32_t seed, const std::string& fact) {
+  Training run = training(2);
+  const auto gives = [&run](const char* scope, uint64_t at, uint32_t of) {
+    run.before(1, "fc2", "input:0",
+               {.scope = scope, .op = "mine", .address = at, .values = noise(of, 32)});
+  };
+  gives("fc1", address, seed);
+  gives("", 4096, 901);
+  run.fact(1, "fc1", "reused.mine", fact);
+  return run;
+}
+
+TEST_CASE("check reused-output: the reader has what another call wrote", "[check][memory]") {
+  const std::string id = "reused-output", fact = "output:0, 0, 1, 0, AddBackward0";
+  CHECK(found(reusing(4096, 900, fact), id) == List{{id, Severity::kError, 1, "fc1", "output:0"}});
+  CHECK(found(reusing(4160, 900, fact), id).size() == 1);
+  CHECK(contains(checked(reusing(4096, 900, fact), {id}).findings[0].text, "by Add."));
+  CHECK(silent(reusing(4096, 901, fact), id));  // equal bits
+  CHECK(silent(reusing(8192, 900, fact), id));  // not those records
+  for (const char* wrong : {"", "output:0", "output:0, 0, 2, 0, Add", "output:1, 0, 1, 0, Add",
+                            "output:0, 9999999999999999999999, x, 0, Add"})
+    CHECK(silent(reusing(4096, 900, wrong), id));
+  CHECK(unknown(training(3), id));
+}
+
+}  // namespace
+}  // namespace convtrace::test

@@ -1,0 +1,108 @@
+/// @file reused_output.cpp
+/// reused-output: a custom op gave out memory twice, and what the first call had put there was read
+/// when the second one had overwritten it.
+///
+/// Why it is a fault: the reader computed with the output of another call. An op that keeps its
+/// output's buffer is right only as long as each output is dead when the next call begins.
+/// Judged: the facts `reused.OP`: autograd's graph says that a node was made of the first output, and
+/// that it was made behind the second call. The records of both outputs say whether their bits
+/// differ.
+/// Silent: outputs with equal bits (an op that returns a table that it keeps); outputs that were read,
+/// or copied, before the next call; outputs in the memory of an input; a pass without gradients, in
+/// which nobody can tell the first output from the second.
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "tools/check/memory/checks.h"
+
+namespace convtrace::check {
+namespace {
+
+constexpr std::string_view kReused = "reused.";
+
+/// Of a fact: "output:0, 0, 1, 0, AddBackward0".
+struct Reuse {
+  std::string_view slot, reader;
+  size_t first = 0, second = 0;  ///< positions among the op's outputs of this slot in the step
+};
+
+std::optional<Reuse> read_reuse(std::string_view text) {
+  std::string_view parts[5];
+  for (size_t i = 0; i < 5; ++i) {
+    const size_t comma = i == 4 ? text.size() : text.find(", ");
+    if (comma == std::string_view::npos) return std::nullopt;
+    parts[i] = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 2, text.size()));
+  }
+  const auto number = [](std::string_view part) {
+    size_t value = 0;
+    std::from_chars(part.data(), part.data() + part.size(), value);
+    return value;
+  };
+  return Reuse{parts[0], parts[4], number(parts[1]), number(parts[2])};
+}
+
+/// "AddBackward0" is the backward of "Add".
+std::string_view op_of(std::string_view node) { return node.substr(0, node.find("Backward")); }
+
+class ReusedOutput : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    for (const Value& value : step.values) {
+      if (value.role != Role::kOutput || !value.op || value.kernel) continue;
+      look("reused-output");
+      break;
+    }
+    for (const FactSeen& fact : step.facts) {
+      const std::string_view name = around.names.text(fact.name);
+      if (!name.starts_with(kReused)) continue;
+      if (const auto reuse = read_reuse(fact.value))
+        judge(step, around, name.substr(kReused.size()), *reuse);
+    }
+  }
+
+ private:
+  void judge(const StepValues& step, const Surroundings& around, std::string_view op,
+             const Reuse& reuse) {
+    const Value *first = nullptr, *second = nullptr;
+    size_t position = 0;
+    for (const Value& value : step.values) {
+      if (value.role != Role::kOutput || around.names.text(value.op) != op ||
+          around.names.text(value.slot) != reuse.slot)
+        continue;
+      if (position == reuse.first) first = &value;
+      if (position == reuse.second) second = &value;
+      ++position;
+    }
+    // Where records were lost, the positions are those of other calls.
+    if (second == nullptr || first->address + first->bytes <= second->address ||
+        second->address + second->bytes <= first->address ||
+        first->stats.hash == second->stats.hash)
+      return;
+    tell(step, around, op, reuse, *first, *second);
+  }
+
+  void tell(const StepValues& step, const Surroundings& around, std::string_view op,
+            const Reuse& reuse, const Value& first, const Value& second) {
+    Finding finding = about("reused-output", Severity::kError, around, step.number, first);
+    finding.text =
+        "What op " + std::string(op) + " gave in " + module_name(around.names, first.place.scope) +
+        " was overwritten by its call in " + module_name(around.names, second.place.scope) +
+        ", and read behind that by " + std::string(op_of(reuse.reader)) + ".";
+    finding.evidence = {"output of the first call: " + numbers_of(first),
+                        "output of the later call, in the same memory: " + numbers_of(second)};
+    finding.cause = "an op that returns a buffer that it keeps, and uses again in its next call";
+    finding.next =
+        "return memory of its own from each call, or copy the output before the next one";
+    report(std::move(finding));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_reused_output() { return std::make_unique<ReusedOutput>(); }
+
+}  // namespace convtrace::check

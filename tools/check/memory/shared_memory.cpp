@@ -1,0 +1,291 @@
+/// @file shared_memory.cpp
+/// shared-memory: two parameters of an optimizer, their gradients or their states lie in one memory.
+///
+/// Why it is a fault: what the optimizer does for the one happens to the other, too: a parameter
+/// moves twice, a gradient contains the other's, an average is of both.
+/// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error needs
+/// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
+/// in the step before by a module that a gradient passed; a state by one write for each owner in a
+/// step of an optimizer of torch, or by two optimizers that write it in turn.
+/// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
+/// its right, unless clipping multiplies them; zeros; numbers that all parameters count with.
+/// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain
+/// gradient descent moves by the sum of their gradients; a gradient that was handed over on purpose.
+/// Not told apart: an optimizer of the program's own that keeps a workspace among its states.
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tools/check/memory/checks.h"
+#include "tools/common/text.h"
+
+namespace convtrace::check {
+namespace {
+
+using format::Phase;
+
+constexpr std::string_view kShares = "shares.";
+
+/// A fact of the observer: "optimizer 0, 256 bytes, whole, kept, grad:weight of fc1".
+struct Shared {
+  format::StringId scope;
+  std::string_view slot, other_slot, other_scope, bytes, word;
+  unsigned optimizer = 0;
+  bool whole = false;
+};
+
+std::optional<std::string_view> cut(std::string_view& text, std::string_view until) {
+  const size_t at = text.find(until);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view part = text.substr(0, at);
+  text.remove_prefix(at + until.size());
+  return part;
+}
+
+std::optional<Shared> read_shared(const format::Definitions& names, const FactSeen& fact) {
+  const std::string_view name = names.text(fact.name);
+  std::string_view text = fact.value;
+  if (!name.starts_with(kShares) || !cut(text, "optimizer ")) return std::nullopt;
+  const auto number = cut(text, ", "), bytes = cut(text, ", "), extent = cut(text, ", "),
+             word = cut(text, ", "), slot = cut(text, " of ");
+  if (!slot) return std::nullopt;
+  Shared shared{.scope = fact.scope,
+                .slot = name.substr(kShares.size()),
+                .other_slot = *slot,
+                .other_scope = text,
+                .bytes = *bytes,
+                .word = *word,
+                .whole = *extent == "whole"};
+  std::from_chars(number->data(), number->data() + number->size(), shared.optimizer);
+  return shared;
+}
+
+/// "weight" of "grad:weight" and of "state:weight.exp_avg"; "exp_avg" of the latter.
+std::string_view parameter_of(std::string_view slot) {
+  const bool state = slot.starts_with("state:");
+  slot.remove_prefix(std::min(slot.find(':') + 1, slot.size()));
+  return state ? slot.substr(0, slot.rfind('.')) : slot;
+}
+std::string_view key_of(std::string_view slot) { return slot.substr(slot.rfind('.') + 1); }
+
+/// Whether a state of this name holds what came before.
+bool accumulates(std::string_view key) {
+  constexpr std::string_view kWords[] = {"avg", "mom", "vel", "sum", "sq", "ema", "acc", "mean"};
+  constexpr std::string_view kLetters[] = {"m", "v", "mu", "nu", "buf", "buffer"};
+  const auto contains = [key](std::string_view word) { return key.find(word) != key.npos; };
+  return std::ranges::any_of(kWords, contains) ||
+         std::ranges::find(kLetters, key) != std::end(kLetters);
+}
+
+class SharedMemory : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    if (step.parameters.size() > 1 && !around.facts.settings("class").empty())
+      look("shared-memory");
+    std::map<std::pair<char, Severity>, Finding> found;  // by the kind of slot: one each
+    for (const FactSeen& fact : step.facts) {
+      const std::optional<Shared> shared = read_shared(around.names, fact);
+      if (!shared) continue;
+      const Owners owners = owners_of(step, around, *shared);
+      const std::optional<Severity> severity = judge(around, *shared, owners);
+      if (!severity) continue;
+      const auto [entry, is_new] = found.try_emplace({shared->slot.front(), *severity});
+      if (is_new) entry->second = finding_of(step, around, *shared, *severity);
+      entry->second.evidence.push_back(line_of(around, *shared));
+    }
+    for (auto& [_, finding] : found) {
+      if (finding.evidence.size() > kMostLines) {
+        const size_t more = finding.evidence.size() - kMostLines;
+        finding.evidence.resize(kMostLines);
+        finding.evidence.push_back("and " + tools::counted(more, "further pair"));
+      }
+      report(std::move(finding));
+    }
+  }
+
+ private:
+  static constexpr size_t kMostLines = 5;
+
+  /// What the step has of both parameters.
+  struct Owners {
+    const ParameterStep *second = nullptr, *first = nullptr;
+    std::vector<const Value*> passed_second{}, passed_first{};  ///< gradients of module outputs
+    bool one_module = false;
+
+    [[nodiscard]] bool both_have_gradients() const {
+      const auto has = [](const ParameterStep* one) {
+        return one != nullptr && one->gradient != nullptr && !one->gradient->zero();
+      };
+      return has(first) && has(second);
+    }
+    [[nodiscard]] bool both_passed() const {
+      return !passed_first.empty() && !passed_second.empty();
+    }
+    [[nodiscard]] bool passed_by_equal() const {
+      return std::ranges::any_of(passed_first, [this](const Value* a) {
+        return std::ranges::any_of(passed_second,
+                                   [a](const Value* b) { return a->stats.hash == b->stats.hash; });
+      });
+    }
+  };
+
+  static Owners owners_of(const StepValues& step, const Surroundings& around,
+                          const Shared& shared) {
+    Owners owners;
+    const format::Definitions& names = around.names;
+    const std::string_view scope = names.text(shared.scope);
+    const auto is = [&names](const Parameter& parameter, std::string_view of,
+                             std::string_view slot) {
+      return names.text(parameter.scope) == of && names.text(parameter.name) == parameter_of(slot);
+    };
+    for (const auto& [parameter, seen] : step.parameters) {
+      if (is(parameter, scope, shared.slot)) owners.second = &seen;
+      if (is(parameter, shared.other_scope, shared.other_slot)) owners.first = &seen;
+    }
+    for (const auto& [module, passed] : step.grad_outputs) {
+      if (names.text(module) == scope) owners.passed_second = passed;
+      if (names.text(module) == shared.other_scope) owners.passed_first = passed;
+    }
+    owners.one_module = scope == shared.other_scope;
+    return owners;
+  }
+
+  static std::optional<Severity> judge(const Surroundings& around, const Shared& shared,
+                                       const Owners& owners) {
+    switch (shared.slot.front()) {
+      case 'p':
+        return of_parameters(around, shared, owners);
+      case 'g':
+        return of_gradients(shared, owners);
+      case 's':
+        return of_states(around, shared, owners);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  static Severity of_parameters(const Surroundings& around, const Shared& shared,
+                                const Owners& owners) {
+    if (!owners.both_have_gradients()) return Severity::kHint;
+    const auto is_zero = [](const auto& one) { return Facts::number(one.second) == 0.0; };
+    const bool adds_up = around.facts.all_descend() &&
+                         std::ranges::all_of(around.facts.settings("weight_decay"), is_zero);
+    return shared.whole && adds_up ? Severity::kHint : Severity::kError;
+  }
+
+  static std::optional<Severity> of_gradients(const Shared& shared, const Owners& owners) {
+    if (!owners.both_have_gradients()) return std::nullopt;
+    const Value *const unclipped = owners.second->unclipped, &taken = *owners.second->gradient;
+    const bool multiplied = unclipped != nullptr && unclipped->stats.hash != taken.stats.hash;
+    if (shared.word == "kept" && owners.both_passed()) return Severity::kError;
+    if (shared.word == "new") return multiplied ? std::optional(Severity::kWarning) : std::nullopt;
+    const bool own = owners.both_passed() && !owners.one_module && !owners.passed_by_equal();
+    return own || multiplied ? Severity::kWarning : Severity::kHint;
+  }
+
+  static std::optional<Severity> of_states(const Surroundings& around, const Shared& shared,
+                                           const Owners& owners) {
+    const auto& classes = around.facts.settings("class");
+    const auto kind = classes.find({shared.optimizer, 0});
+    const bool torchs = kind != classes.end() && kind->second.starts_with("torch.optim.");
+    const bool twice = shared.word == "written" && owners.both_have_gradients();
+    if (!twice && shared.word != "in turn")
+      return torchs ? std::optional(Severity::kHint) : std::nullopt;
+    if (torchs) return Severity::kError;
+    const bool carries = accumulates(key_of(shared.slot)) && accumulates(key_of(shared.other_slot));
+    return carries ? Severity::kWarning : Severity::kHint;
+  }
+
+  static std::string owner_name(std::string_view scope, std::string_view slot) {
+    const std::string name(parameter_of(slot));
+    return scope.empty() ? name : std::string(scope) + "." + name;
+  }
+
+  static std::string thing(std::string_view slot) {
+    switch (slot.front()) {
+      case 'p':
+        return "Parameter ";
+      case 'g':
+        return "The gradient of ";
+      default:
+        return "State " + std::string(key_of(slot)) + " of ";
+    }
+  }
+
+  static std::string line_of(const Surroundings& around, const Shared& shared) {
+    const std::string what =
+        shared.slot.front() == 's' ? std::string(key_of(shared.slot)) + " of " : "";
+    return what + owner_name(shared.other_scope, shared.other_slot) + " and " +
+           owner_name(around.names.text(shared.scope), shared.slot) + ": " +
+           std::string(shared.bytes) + " in common" + (shared.whole ? ", all" : "");
+  }
+
+  static Finding finding_of(const StepValues& step, const Surroundings& around,
+                            const Shared& shared, Severity severity) {
+    const std::string first = owner_name(shared.other_scope, shared.other_slot);
+    std::string lower = thing(shared.other_slot);
+    lower.front() = static_cast<char>(lower.front() | 0x20);
+    Finding finding{.id = "shared-memory", .severity = severity, .rank = around.rank};
+    finding.step = step.number;
+    finding.phase = shared.slot.front() == 'g' ? Phase::kBackward : Phase::kOptimizer;
+    finding.scope = around.names.text(shared.scope);
+    finding.slot = shared.slot;
+    finding.text = thing(shared.slot) + owner_name(*finding.scope, shared.slot) + " lies in " +
+                   (shared.whole ? "the memory of " : "part of the memory of ") + lower + first +
+                   consequence(shared, severity);
+    explain(shared, finding);
+    return finding;
+  }
+
+  static std::string consequence(const Shared& shared, Severity severity) {
+    if (severity == Severity::kHint) return ".";
+    switch (shared.slot.front()) {
+      case 'p':
+        return ", and the optimizer updates both: that memory moves twice in a step.";
+      case 'g':
+        return shared.word == "kept"   ? ": it contains the gradients of both."
+               : shared.word == "same" ? ", although gradients of their own passed both modules."
+                                       : ", and what multiplies one (clipping) multiplies both.";
+      default:
+        return shared.word == "in turn" ? ": two optimizers write it in turn."
+                                        : ", and the optimizer writes it for each of them.";
+    }
+  }
+
+  static void explain(const Shared& shared, Finding& finding) {
+    switch (shared.slot.front()) {
+      case 'p':
+        finding.cause = shared.whole
+                            ? "one tensor was given to two Parameters (p2.data = p1.data), or a "
+                              "model was built over the memory of another one"
+                            : "wrong offsets in a flat buffer of parameters";
+        finding.next = shared.whole
+                           ? "tie them by one Parameter (b.weight = a.weight), or give one a copy"
+                           : "compare the offsets with the sizes of the parameters";
+        return;
+      case 'g':
+        finding.cause = shared.whole
+                            ? "p2.grad = p1.grad, or a buffer of gradients that is found by "
+                              "shape or name"
+                            : "wrong offsets in a flat buffer of gradients";
+        finding.next = "look at where gradients are assigned, and give each parameter its own";
+        return;
+      default:
+        finding.cause = shared.whole
+                            ? "states that were loaded or made for one parameter and kept for "
+                              "another, or found by shape or name"
+                            : "wrong offsets in a flat buffer of states";
+        finding.next =
+            "look at where the state is made; a copy of a state_dict needs copy.deepcopy";
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_shared_memory() { return std::make_unique<SharedMemory>(); }
+
+}  // namespace convtrace::check
