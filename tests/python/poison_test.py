@@ -55,6 +55,26 @@ class Poison(ProgramTest):
         self.assertIn("16 elements hold what CONVTRACE_POISON fills new memory with", finding["evidence"])
         self.assertIn("\nIt was never written: 16 elements hold what CONVTRACE_POISON", self.command(0, "show", "--nan", trace))
 
+    def test_a_nan_of_freed_memory_is_told_with_who_freed_it(self):
+        self.run_program("freed.py", CONVTRACE_POISON="1", CONVTRACE_QUARANTINE="1", CONVTRACE_STACKS="all")
+        trace, = self.traces()
+        report = json.loads(self.command(4, "check", "--json", "-", trace))
+        finding, = (one for one in report["findings"] if one["id"] == "nan")
+        self.assertEqual((finding["scope"], finding["op"], finding["cause"]),
+                         ("1", "Keeps", "memory that was read after it was freed"))
+        self.assertEqual(finding["next"], "convtrace show --nan TRACE tells who freed it")
+        told = self.command(0, "show", "--nan", trace)
+        self.assertRegex(told, r"\nIt was read after it was freed: .* Last freed of what was taken there before: input:0 of "
+                               r"step 0, freed in step 0 at record \d+ by forward \(.*container\.py:\d+\), below step \(.*freed\.py:\d+\)\.\n")
+
+    def test_poison_is_proposed_for_what_a_custom_op_makes_of_finite_numbers(self):
+        for poison in "0", "1":
+            trace = os.path.join(self.folder, poison + ".ctrace")
+            self.run_program("freed.py", "nan", CONVTRACE_POISON=poison, CONVTRACE_OUTPUT=trace)
+            finding, = (one for one in json.loads(self.command(4, "check", "--json", "-", trace))["findings"] if one["id"] == "nan")
+            self.assertEqual("`convtrace run --poison 1 -- CMD`" in finding["next"], poison == "0")
+            self.assertIn("memory that was not written", finding["cause"])
+
     def test_where_it_cannot_be_done_it_is_said(self):
         done = self.run_poisoned(CONVTRACE_CPU_ALLOC="off")
         self.assertIn("CONVTRACE_POISON does not fill memory of CPU tensors here", done.stderr)
