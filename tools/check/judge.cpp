@@ -162,6 +162,9 @@ class Judge {
     value.pad_count = event.pad_count;
     value.poisoned = event.poisoned;
     value.storage = event.value.storage;
+    value.offset = event.value.offset;
+    value.generation = event.value.generation;
+    value.version = event.value.version;
     value.address = event.address;
     keep_elements(event, step, value);
     step.values.push_back(value);

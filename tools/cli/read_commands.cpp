@@ -72,7 +72,7 @@ void ReadCommands::add_show_options() {
       "scale of each step; with --json the norm of each weight");
   CLI::Option* nan = show_.app->add_flag(
       "--nan", nan_,
-      "Instead: the first value with a NaN or a positive infinity, what it was made of, the last "
+      "Instead: the first NaN or infinity that has a consequence, who made it and of what, the last "
       "values before it, early signs, and whose memory it was");
   CLI::Option* follow =
       show_.app->add_flag("--follow", show_options_.follow,

@@ -13,6 +13,7 @@
 
 #include "format/model/event_enums.h"
 #include "format/model/events.h"
+#include "tools/diff/flow/made_by.h"
 
 namespace convtrace::check {
 
@@ -37,6 +38,8 @@ struct Finding {
   std::string cause{};                  ///< what usually causes it
   std::string next{};                   ///< what to do next
   uint64_t times = 1;                   ///< how often it was found at this place
+  /// Of a gradient: whose backward made it, which is also the finding's place.
+  std::optional<diff::MadeBy> made_by{};
 };
 
 }  // namespace convtrace::check

@@ -52,6 +52,9 @@ struct Value {
   size_t extents_at = 0;  ///< into StepValues::extents
   uint32_t rank = 0;
   uint64_t storage = 0;  ///< 0: not known
+  uint64_t offset = 0;   ///< in the storage
+  uint64_t generation = 0;
+  uint32_t version = 0;
   uint64_t address = 0;
   format::Padding padding = format::Padding::kNone;
   uint64_t pad_count = 0;

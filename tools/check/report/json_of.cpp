@@ -19,7 +19,8 @@ Json finding_json(const Finding& finding) {
           {"evidence", finding.evidence},
           {"cause", finding.cause},
           {"next", finding.next},
-          {"times", finding.times}};
+          {"times", finding.times},
+          {"made_by", finding.made_by ? diff::made_by_json(*finding.made_by) : Json()}};
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/read/nan_search.h"
+#include "tools/cli/read/nan_steps.h"
 #include "tools/common/element.h"
+#include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
 
@@ -53,7 +55,9 @@ FormerOwner former_owner(reader::TraceReader& trace, const Seen& birth) {
 }
 
 std::string place_of(const Seen& seen, const Definitions& definitions) {
-  return place_text(definitions, seen.place) + ' ' + name_text(definitions, seen.slot);
+  return place_text(definitions, seen.place) +
+         (seen.op ? " op " + name_text(definitions, seen.op) : "") + ' ' +
+         name_text(definitions, seen.slot);
 }
 
 /// @return log2 of the largest over the smallest magnitude; 0 where there is none.
@@ -63,8 +67,45 @@ double dynamic_range(const Seen& seen) {
   return least > 0 ? std::log2(most) - std::log2(least) : 0;
 }
 
-/// One sentence about the origin of the first bad value, as far as the records show it.
-std::string verdict(const NanSearch& search, const Definitions& definitions) {
+/// What is known of who made a gradient.
+std::string gradient_verdict(const NanSearch& search, const NanFound& found,
+                             const Definitions& definitions) {
+  const Seen& birth = *search.birth();
+  if (found.made_by)
+    return "It was " + diff::made_text(*found.made_by) + ", received by " +
+           diff::maker_text(found.made_by->receiver) + " as " + found.made_by->receiver.slot +
+           ": " + diff::how_text(*found.made_by) + '.';
+  for (const Ingredient& one : search.ingredients()) {
+    const bool is_given = one.value && definitions.text(one.slot).starts_with("grad_output:");
+    if (is_given && one.value->finite())
+      return "It was made by op " + std::string(definitions.text(birth.op)) +
+             ": what it was given is finite.";
+  }
+  const bool is_behind = std::ranges::any_of(search.frames(), [&](const Seen& seen) {
+    return seen.step == birth.step && seen.place.phase == Phase::kBackward;
+  });
+  return "It was made by op " + std::string(definitions.text(birth.op)) +
+         (is_behind ? ", or by what gave it its gradient, of which the hash alone was recorded."
+                    : ", with which the backward pass begins.");
+}
+
+std::string made_of_verdict(const NanSearch& search, const Definitions& definitions) {
+  for (const Ingredient& one : search.ingredients()) {
+    if (!one.value)
+      return "It was born here, or between the modules: where its " +
+             std::string(definitions.text(one.slot)) + " comes from was not recorded.";
+  }
+  for (const Ingredient& one : search.ingredients()) {
+    if (!one.value->finite())
+      return "It was born here: what it was made of is as it should be, but " +
+             std::string(definitions.text(one.slot)) + " is not all finite.";
+  }
+  return "It was born here: all that it was made of is finite.";
+}
+
+/// One sentence about the origin of the birth, as far as the records show it; not escaped.
+std::string verdict(const NanSearch& search, const NanFound& found,
+                    const Definitions& definitions) {
   const Seen& birth = *search.birth();
   const std::string_view slot = definitions.text(birth.slot);
   if (birth.poisoned != 0)
@@ -75,31 +116,41 @@ std::string verdict(const NanSearch& search, const Definitions& definitions) {
   if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {
     return "It came with the data: it is an input of the root module.";
   }
-  if (slot.starts_with("grad_output") || slot.starts_with("grad_input")) {
-    for (auto before = search.frames().rbegin(); before != search.frames().rend(); ++before) {
-      if (before->place.phase != Phase::kBackward || before->step != birth.step) continue;
-      return "It was born in the backward pass, behind " + place_of(*before, definitions) +
-             ", which is finite.";
-    }
-    return "It was born where the backward pass begins: no gradient before it was recorded.";
-  }
+  if (found.made_by || slot.starts_with("grad_input"))
+    return gradient_verdict(search, found, definitions);
   if (const auto before = search.before_gap();
       before && (birth.place.phase == Phase::kForward || evaluated)) {
     return "Its step is the first with values since step " + std::to_string(*before) +
            ": it was born here, or in a step between, which left it in the parameters.";
   }
-  const auto& made_of = search.ingredients();
-  for (const Ingredient& one : made_of) {
-    if (one.value) continue;
-    return "It was born here, or between the modules: where its " +
-           name_text(definitions, one.slot) + " comes from was not recorded.";
-  }
-  if (!made_of.empty()) return "It was born here: all that it was made of is finite.";
+  if (!search.ingredients().empty()) return made_of_verdict(search, definitions);
   return "What it was made of was not recorded; every value before it is finite.";
 }
 
-/// What is known of an ingredient, which has no NaN and no infinity but those of masks.
+/// What becomes of it.
+std::string consequence(const NanSearch& search, const NanFound& found,
+                        const Definitions& definitions) {
+  using Kind = diff::NanStory::Kind;
+  switch (found.kind) {
+    case Kind::kScaled:
+      return "It has no consequence: a GradScaler passes over such a step.";
+    case Kind::kEnds:
+    case Kind::kMissing:
+      return "It goes no further: no loss, gradient, parameter or output of a root module has one.";
+    case Kind::kBorn:
+    case Kind::kFromData:
+      break;
+  }
+  if (!found.reached || found.reached->seq == search.birth()->seq) return "";
+  return "It reaches " + place_of(*found.reached, definitions) + ", record " +
+         std::to_string(found.reached->seq) + '.';
+}
+
+/// What is known of an ingredient. Its NaN have no consequence, and negative infinities are masks.
 std::string numbers_of(const Seen& seen) {
+  if (seen.stats.nan != 0 || seen.stats.pos_inf != 0)
+    return count_text(seen.stats.nan) + " NaN and " + count_text(seen.stats.pos_inf) +
+           " infinite, which go no further";
   if (seen.stats.finite == 0) return "negative infinities alone";
   const std::string largest = number_text(magnitude_as_double(seen.dtype, seen.stats.amax));
   return seen.stats.neg_inf == 0
@@ -139,12 +190,18 @@ Json seen_json(const Seen& seen, const Definitions& definitions) {
   return json;
 }
 
-Json report_json(const NanSearch& search, const FormerOwner& owner,
-                 const Definitions& definitions) {
+Json report_json(const NanSearch& search, const std::optional<NanFound>& found,
+                 const FormerOwner& owner, const Definitions& definitions) {
+  const auto seen_or_null = [&](const std::optional<Seen>& seen) {
+    return seen ? seen_json(*seen, definitions) : Json();
+  };
   Json json{{"searched", search.searched()}};
-  json["birth"] = search.birth() ? seen_json(*search.birth(), definitions) : Json();
+  json["birth"] = seen_or_null(search.birth());
+  json["made_by"] = found && found->made_by ? diff::made_by_json(*found->made_by) : Json();
+  json["reaches"] = seen_or_null(found ? found->reached : std::nullopt);
+  json["harmless"] = seen_or_null(found ? found->harmless : std::nullopt);
   json["values_missing_since_step"] = search.before_gap() ? Json(*search.before_gap()) : Json();
-  json["verdict"] = search.birth() ? Json(verdict(search, definitions)) : Json();
+  json["verdict"] = search.birth() ? Json(verdict(search, *found, definitions)) : Json();
   Json& made_of = json["made_of"] = Json::array();
   for (const Ingredient& one : search.ingredients()) {
     made_of.push_back({{"slot", definitions.text(one.slot)},
@@ -198,24 +255,35 @@ void print_warnings(Output& output, const NanSearch& search, const Definitions& 
   }
 }
 
-void print_report(Output& output, const NanSearch& search, const FormerOwner& owner,
-                  const Definitions& definitions) {
+/// A gradient is named by who made it, then by who received it.
+std::string title_of(const Seen& birth, const NanFound& found, const Definitions& definitions) {
+  std::string line = "First NaN or infinity: step " + std::to_string(birth.step) + ' ';
+  if (found.made_by)
+    line += "backward, " + escape_text(diff::made_text(*found.made_by)) + ", received by ";
+  line += place_of(birth, definitions);
+  if (birth.kernel) line += ' ' + name_text(definitions, definitions.kernel(birth.kernel).name);
+  return line + ": " + count_text(birth.stats.nan) + " NaN, " +
+         count_text(birth.stats.pos_inf + birth.stats.neg_inf) + " infinite of " +
+         counted(birth.stats.count, "element") + " (" + std::string(to_string(birth.dtype)) +
+         "), record " + std::to_string(birth.seq);
+}
+
+void print_report(Output& output, const NanSearch& search, const std::optional<NanFound>& found,
+                  const FormerOwner& owner, const Definitions& definitions) {
   if (!search.birth()) {
     output.line("No NaN and no positive infinity among " + counted(search.searched(), "value") +
                 " with statistics.");
     return print_warnings(output, search, definitions);
   }
-  const Seen& birth = *search.birth();
-  std::string line = "First NaN or infinity: step " + std::to_string(birth.step) + ' ' +
-                     place_of(birth, definitions);
-  if (birth.kernel) {
-    line += ' ' + name_text(definitions, definitions.kernel(birth.kernel).name);
-  }
-  output.line(line + ": " + count_text(birth.stats.nan) + " NaN, " +
-              count_text(birth.stats.pos_inf + birth.stats.neg_inf) + " infinite of " +
-              counted(birth.stats.count, "element") + " (" + std::string(to_string(birth.dtype)) +
-              "), record " + std::to_string(birth.seq));
-  output.line(verdict(search, definitions));
+  output.line(title_of(*search.birth(), *found, definitions));
+  if (found->harmless)
+    output.line("That of step " + std::to_string(found->harmless->step) + ' ' +
+                place_of(*found->harmless, definitions) + " before it goes no further.");
+  output.line(escape_text(found->made_by
+                              ? "Known by this: " + diff::how_text(*found->made_by) + '.'
+                              : verdict(search, *found, definitions)));
+  const std::string becomes = consequence(search, *found, definitions);
+  if (!becomes.empty()) output.line(becomes);
   for (const Ingredient& one : search.ingredients()) {
     output.line("  " + name_text(definitions, one.slot) + ": " +
                 (one.value ? numbers_of(*one.value) + " (" + place_of(*one.value, definitions) + ')'
@@ -234,25 +302,38 @@ void print_report(Output& output, const NanSearch& search, const FormerOwner& ow
                           : ", never seen freed"));
 }
 
+/// Gives values to `take` until it says that these are enough.
+void read_values(reader::TraceReader& trace, const ShowOptions& options, const auto& take) {
+  while (const format::Event* event = trace.next()) {
+    const auto* tensor = std::get_if<format::TensorStats>(event);
+    if (tensor != nullptr && options.steps.contains(tensor->header.step) && take(*tensor)) return;
+  }
+}
+
 }  // namespace
 
 ExitCode show_nan(const ShowOptions& options) {
   const auto trace = open_trace(options.path);
   if (trace == nullptr) return ExitCode::kFailure;
-  NanSearch search(trace->definitions());
-  bool found = false;
-  while (!found) {
-    const format::Event* event = trace->next();
-    if (event == nullptr) break;
-    const auto* tensor = std::get_if<format::TensorStats>(event);
-    found = tensor != nullptr && options.steps.contains(tensor->header.step) && search.add(*tensor);
+  std::optional<NanSearch> search(std::in_place, trace->definitions(), std::nullopt);
+  NanSteps steps(trace->definitions());
+  read_values(*trace, options, [&](const format::TensorStats& event) {
+    search->add(event);
+    return steps.add(event);
+  });
+  const std::optional<NanFound> found = steps.find();
+  FormerOwner owner;
+  if (found) {
+    search.emplace(trace->definitions(), found->seq);
+    trace->rewind();
+    read_values(*trace, options, [&](const auto& event) { return search->add(event); });
+    owner = former_owner(*trace, *search->birth());
   }
   Output output;
-  const FormerOwner owner = found ? former_owner(*trace, *search.birth()) : FormerOwner{};
   if (options.json) {
-    output.line(dump_json(report_json(search, owner, trace->definitions())));
+    output.line(dump_json(report_json(*search, found, owner, trace->definitions())));
   } else {
-    print_report(output, search, owner, trace->definitions());
+    print_report(output, *search, found, owner, trace->definitions());
   }
   return output.finish(report_state(*trace, options.path));
 }

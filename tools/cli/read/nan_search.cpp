@@ -66,7 +66,7 @@ bool NanSearch::add(const TensorStats& e) {
   if (e.capture == format::Capture::kHash) return false;
   ++searched_;
   const Seen seen = seen_of(e);
-  if (seen.bad()) {
+  if (seen.seq == birth_seq_) {
     birth_ = seen;
     collect_ingredients();
     return true;
@@ -78,6 +78,7 @@ bool NanSearch::add(const TensorStats& e) {
 void NanSearch::remember(const TensorStats& e, const Seen& seen) {
   if (by_hash_.size() < kMostKept) by_hash_[e.stats.hash] = seen;
   if (newest_.size() < kMostKept) newest_[{e.place.scope.value, e.slot.value}] = seen;
+  if (seen.stats.nan != 0 || seen.stats.pos_inf != 0) return;
   frames_.push_back(seen);
   if (frames_.size() > kFrames) frames_.pop_front();
   warn(seen);

@@ -1,9 +1,8 @@
 #pragma once
 /// @file nan_search.h
-/// Finds the first value in a trace that is not finite, and the values that it was computed from.
+/// Finds the values that a NaN or an infinity was computed from, and the signs before it.
 ///
-/// Rule:        a NaN or an infinity counts; of forward passes no negative one, since attention masks
-///              consist of them.
+/// Place:       nan_steps.h says which one.
 /// Memory:      the last values to be shown, and the hashes of one step.
 /// Threads:     one.
 
@@ -31,12 +30,7 @@ struct Seen {
   format::Stats stats;
   uint64_t address = 0, bytes = 0, generation = 0, poisoned = 0;
 
-  [[nodiscard]] bool bad() const {
-    const bool no_mask = place.phase == format::Phase::kLoss ||
-                         place.phase == format::Phase::kBackward ||
-                         place.phase == format::Phase::kOptimizer;
-    return stats.nan != 0 || stats.pos_inf != 0 || (no_mask && stats.neg_inf != 0);
-  }
+  [[nodiscard]] bool finite() const { return stats.finite == stats.count; }
 };
 
 [[nodiscard]] Seen seen_of(const format::TensorStats& event);
@@ -54,19 +48,21 @@ class NanSearch {
  public:
   static constexpr size_t kFrames = 20;
 
-  explicit NanSearch(const format::Definitions& definitions) : definitions_(definitions) {}
+  /// @param birth  the record that is looked for; none: signs alone.
+  NanSearch(const format::Definitions& definitions, std::optional<uint64_t> birth)
+      : definitions_(definitions), birth_seq_(birth) {}
 
-  /// @return whether this is the first bad value, after which nothing may be added.
+  /// @return whether this is the birth, after which nothing may be added.
   bool add(const format::TensorStats& event);
 
   [[nodiscard]] const std::optional<Seen>& birth() const { return birth_; }
-  /// The inputs of the first bad value.
+  /// The inputs of the birth.
   [[nodiscard]] const std::vector<Ingredient>& ingredients() const { return ingredients_; }
-  /// The last values before it, oldest first; all are finite.
+  /// The last values before it without NaN and positive infinities, oldest first.
   [[nodiscard]] const std::deque<Seen>& frames() const { return frames_; }
   /// The first values of each place that hint at trouble, in order.
   [[nodiscard]] const std::vector<std::pair<Warning, Seen>>& warnings() const { return warnings_; }
-  /// The last step with values before the step of the first bad value, if steps without values lie
+  /// The last step with values before the step of the birth, if steps without values lie
   /// between. What happened to parameters in those is not known.
   [[nodiscard]] std::optional<uint32_t> before_gap() const { return before_gap_; }
   /// Number of values with statistics.
@@ -84,6 +80,7 @@ class NanSearch {
   [[nodiscard]] std::optional<Seen> newest(format::StringId scope, std::string_view slot) const;
 
   const format::Definitions& definitions_;
+  std::optional<uint64_t> birth_seq_;
   uint32_t step_ = format::kNoStep;
   std::unordered_map<uint64_t, Seen> by_hash_;  ///< of this step's values, and of parameters
   std::map<Call, std::vector<std::pair<format::StringId, uint64_t>>> inputs_;  ///< slots and hashes

@@ -108,6 +108,8 @@ void RootSection::numbers() {
                  std::string(to_string(root_.record.comparison.verdict)) + "; matched by " +
                  quote_markup(match_text(root_.record)) +
                  "<br>before it: " + quote_markup(before_text(result_)));
+  const std::string maker = maker_line(root_);
+  if (!maker.empty()) out_.paragraph("Made by " + quote_markup(maker) + ".");
   out_.paragraph(quote_markup(one_sided_text(root_)));
   table(root_.record);
   if (root_.consumer) {

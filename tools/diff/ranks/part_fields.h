@@ -21,6 +21,8 @@ inline constexpr size_t kValues<MatchedBy> = static_cast<size_t>(MatchedBy::kReg
 template <>
 inline constexpr size_t kValues<FactKind> = static_cast<size_t>(FactKind::kCode) + 1;
 template <>
+inline constexpr size_t kValues<HowKnown> = static_cast<size_t>(HowKnown::kBegin) + 1;
+template <>
 inline constexpr size_t kValues<format::Device::Type> = 3;
 
 /// The type, or const of it.
@@ -126,9 +128,17 @@ void packed(Is<Aligned> auto& x, auto& visit) {
   auto& [matched, base, cand] = x;
   visit(matched, base, cand);
 }
+void packed(Is<Maker> auto& x, auto& visit) {
+  auto& [scope, op, slot, call, in_no_module, own_code] = x;
+  visit(scope, op, slot, call, in_no_module, own_code);
+}
+void packed(Is<MadeBy> auto& x, auto& visit) {
+  auto& [how, receiver, makers, around] = x;
+  visit(how, receiver, makers, around);
+}
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, z] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, z);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

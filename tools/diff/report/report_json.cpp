@@ -130,6 +130,7 @@ Json root_json(const std::optional<RootReport>& root) {
                          {"line", text_or_null(generated.line)}};
   }
   json["region"] = region_json(root->region);
+  json["made_by"] = root->made_by ? made_by_json(*root->made_by) : Json();
   json["gradients"] = Json::array();
   for (const RecordReport& gradient : root->gradients) {
     json["gradients"].push_back({{"scope", gradient.scope},

@@ -21,6 +21,8 @@ Case rank_case(const RankReport& rank) {
   const RecordReport& record = rank.root->record;
   test.failure =
       place_text(record, true) + ": " + object_text(record) + ": " + root_sentence(*rank.root);
+  const std::string maker = maker_line(*rank.root);
+  if (!maker.empty()) test.failure += "; made by " + maker;
   test.details = tolerance_text(shown_difference(*rank.root));
   return test;
 }

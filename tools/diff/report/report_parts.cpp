@@ -65,36 +65,6 @@ std::string origin_text(const FindingReport& finding) {
   return "";
 }
 
-std::string agreement_text(const DiffResult& result) {
-  return is_identical(result) ? "identical" : "the same but for rounding";
-}
-
-std::string unknown_text(const DiffResult& result) {
-  const uint64_t hashes = result.counts[static_cast<size_t>(Class::kBitDifference)];
-  const uint64_t averages = result.allowance.averages_only;
-  std::string text;
-  if (hashes != 0) {
-    text += "; of " + tools::counted(hashes, "value") +
-            (result.bits_known ? " only the hash is known, and it differs"
-                               : " only hashes are known, which differ or are of two versions") +
-            ": a fault of any size would look the same";
-  }
-  if (averages != 0) {
-    text += "; of " + tools::counted(averages, "value") +
-            (result.wholes ? " in pieces, or with other dimensions, only sums and extrema are known"
-                           : " that differ only averages are known (raw values of small tensors "
-                             "were left out, or dimensions are in another order)") +
-            ": elements that changed places would look the same";
-  }
-  return text;
-}
-
-std::string explained_text(const DiffResult& result) {
-  const std::string text =
-      result.noise_given ? "rounding and the --noise runs explain" : "rounding explains";
-  return text + (result.allowance.by_tolerance ? ", or --tol allows" : "");
-}
-
 /// By phase: what a root in that phase means, since everything before it agrees.
 const char* meaning_of_root(format::Phase phase) {
   switch (phase) {
@@ -121,45 +91,17 @@ const char* meaning_of_root(format::Phase phase) {
   return "";
 }
 
-/// Rank, step and phase.
+std::string call_text(const RecordReport& record) {
+  return " (call " + std::to_string(record.call) + ')';
+}
+
+}  // namespace
+
 std::string when_text(const RecordReport& record, bool with_rank) {
   std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
   text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
   return text + ", " + std::string(to_string(record.phase));
 }
-
-std::string call_text(const RecordReport& record) {
-  return " (call " + std::to_string(record.call) + ')';
-}
-
-/// A root module has no name, so its class identifies it.
-std::string root_place_text(const RootReport& root, bool with_rank) {
-  const RecordReport& record = root.record;
-  std::string text = when_text(record, with_rank);
-  if (root.in_no_module) return text;
-  text += ", " + scope_text(record.scope);
-  const std::string& kind = root.code.module_class;
-  if (record.scope.empty() && !kind.empty()) text += " (" + escape_text(kind) + ')';
-  return text + call_text(record);
-}
-
-std::string holder_text(const RootReport& root) {
-  if (!root.holder) return "";
-  return ", held by rank " + std::to_string(root.holder->rank) + " of the " +
-         (root.holder->in_cand ? "candidate" : "baseline");
-}
-
-/// What several updates have in common is the optimizer, not the module of the first.
-std::string root_headline(const RootReport& root, bool with_rank) {
-  const auto& [wrong, all] = root.updates;
-  if (wrong < 2)
-    return root_place_text(root, with_rank) + ": " + object_text(root.record) + holder_text(root);
-  return when_text(root.record, with_rank) + ": updates of " + count_text(wrong) + " of " +
-         tools::counted(all, "parameter") + ", first " + scope_text(root.record.scope) + ", " +
-         object_text(root.record) + holder_text(root);
-}
-
-}  // namespace
 
 std::string scope_text(const std::string& scope) {
   return scope.empty() ? "root module" : escape_text(scope);
@@ -249,6 +191,9 @@ std::string phase_text(const DiffResult& result) {
   if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
     return step + "evaluation was given other data: look at what is evaluated";
   }
+  if (result.root->made_by)
+    return step + "forward and loss agree, the gradients do not: look at " +
+           escape_text(makers_text(*result.root->made_by));
   return step + meaning_of_root(record.phase);
 }
 
@@ -369,34 +314,6 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
   text += ", " + scope_text(finding.scope) + origin_text(finding);
   if (!finding.slot.empty()) text += ", " + escape_text(finding.slot);
   return text;
-}
-
-std::string headline(const DiffResult& result) {
-  switch (result.verdict) {
-    case Verdict::kDiverged:
-      return "DIVERGED at " + root_headline(*result.root, result.ranks.size() > 1);
-    case Verdict::kNotComparable:
-      return "NOT COMPARABLE: " + result.why_not_comparable;
-    case Verdict::kFindings:
-      return "SAME VALUES (" + agreement_text(result) + "), but " +
-             tools::counted(result.base_findings.errors + result.cand_findings.errors,
-                            "error-level finding");
-    case Verdict::kIncomplete:
-      return "INCOMPLETE: what was compared is " + agreement_text(result) +
-             ", but not all of both runs was";
-    case Verdict::kSame:
-      break;
-  }
-  const uint64_t alike = result.counts[static_cast<size_t>(Class::kIdentical)] +
-                         result.counts[static_cast<size_t>(Class::kOtherForm)];
-  return is_identical(result)
-             ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
-                   (alike < result.values ? ", but for what --ignore names" : "")
-             : "ROUNDING: no value differs by more than " + explained_text(result) +
-                   std::string(hides_any_fault(result)
-                                   ? ", but rounding has grown to the size of the values"
-                                   : "") +
-                   unknown_text(result);
 }
 
 bool is_identical(const DiffResult& result) {

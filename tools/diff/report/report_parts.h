@@ -14,6 +14,8 @@ namespace convtrace::diff {
 
 /// "blocks.0.attn", escaped, or "root module".
 [[nodiscard]] std::string scope_text(const std::string& scope);
+/// "step 3, forward", with the rank in front where that is asked for.
+[[nodiscard]] std::string when_text(const RecordReport& record, bool with_rank);
 /// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
 [[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
 /// "forward, h.0.mlp": the place without its step, and without its call if that is the only one.
@@ -32,6 +34,8 @@ struct StatRow {
 
 /// One sentence about what happened at the root.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
+/// Whose backward made the root and how that is known; "" if the root is no such gradient.
+[[nodiscard]] std::string maker_line(const RootReport& root);
 /// Step and phase of the root, with an explanation; "" without a root.
 [[nodiscard]] std::string phase_text(const DiffResult& result);
 /// The differences of the elements of two stored values, a line each; empty if they were not

@@ -158,6 +158,7 @@ class TextReport {
       line("  module      ", module_line(root));
       return steps();
     }
+    line("  made by     ", maker_line(root));
     line("  value       ", object_text(record) + ", " + type_text(record));
     line("  region      ", escape_text(region_text(root.region)));
     line("  generated   ", escape_text(generated_text(root.code.generated)));

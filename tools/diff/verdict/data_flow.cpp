@@ -8,8 +8,13 @@ namespace {
 
 class Flow {
  public:
-  Flow(const StepPair& pair, uint32_t root, const PairReporter& reporter)
-      : pair_(pair), reporter_(reporter), root_(root), root_record_(pair.base_of(root)) {}
+  Flow(const StepPair& pair, uint32_t root, const std::optional<MadeBy>& made,
+       const PairReporter& reporter)
+      : pair_(pair),
+        reporter_(reporter),
+        root_(root),
+        root_record_(pair.base_of(root)),
+        made_(made) {}
 
   DataFlow find() {
     find_sources();
@@ -72,8 +77,22 @@ class Flow {
       add_source(from, from == m ? "" : slot(m));
     }
     if (flow_.sources.empty() && origin(root_) != root_) add_source(origin(root_));
+    if (flow_.sources.empty() && made_) add_makers();
     if (!flow_.sources.empty() || is_first_of_data()) return;
     if (const auto before = neighbour(-1)) add_source(*before, "", true);
+  }
+
+  /// The gradients that the makers were given.
+  void add_makers() {
+    for (uint32_t m = 0; m < root_; ++m) {
+      const ValueRecord& one = pair_.cand_of(m);
+      if (one.kind != SlotKind::kGradOutput && one.kind != SlotKind::kGradInput) continue;
+      for (const Maker& maker : made_->makers) {
+        const bool is_its = maker.scope == reporter_.text(one.key.scope) &&
+                            maker.call == one.key.call && maker.op == reporter_.text(one.key.op);
+        if (is_its && !maker.own_code) add_source(m, "", made_->is_likely());
+      }
+    }
   }
 
   [[nodiscard]] bool is_first_of_data() const {
@@ -130,13 +149,63 @@ class Flow {
   const PairReporter& reporter_;
   const uint32_t root_;
   const ValueRecord& root_record_;
+  const std::optional<MadeBy>& made_;
   DataFlow flow_;
 };
 
+/// How well the gradients of a run are, by the comparison with those of the other.
+class Healths {
+ public:
+  Healths(const StepPair& pair, bool in_base) : pair_(pair) {
+    match_of_.assign((in_base ? pair.base : pair.cand).values.size(), kNoMatch);
+    for (uint32_t m = 0; m < pair.size(); ++m) {
+      const Match& match = pair.alignment.matches[m];
+      match_of_[in_base ? match.base : match.cand] = m;
+      if (pair.comparisons[m].bits_differ) first_difference_ = std::min(first_difference_, m);
+    }
+  }
+  [[nodiscard]] uint32_t match_of(size_t value) const { return match_of_[value]; }
+  /// A hash that differs says nothing of the size of a difference, unless it is the first of all.
+  [[nodiscard]] Health of(size_t value) const {
+    const uint32_t match = match_of_[value];
+    if (match == kNoMatch) return Health::kNotKnown;
+    const Class verdict = pair_.comparisons[match].verdict;
+    if (verdict == Class::kBitDifference)
+      return match == first_difference_ ? Health::kBad : Health::kNotKnown;
+    return verdict < Class::kDiverged ? Health::kGood : Health::kBad;
+  }
+
+ private:
+  const StepPair& pair_;
+  std::vector<uint32_t> match_of_;
+  uint32_t first_difference_ = kNoMatch;
+};
+
+std::optional<MadeBy> maker_in(const StepPair& pair, uint32_t root, bool in_base,
+                               const format::Definitions& names) {
+  const Healths healths(pair, in_base);
+  std::vector<Passed> passed;
+  for (const ValueRecord& record : (in_base ? pair.base : pair.cand).values)
+    passed.push_back(passed_of(record));
+  const Match& match = pair.alignment.matches[root];
+  return made_by(passed, in_base ? match.base : match.cand, names,
+                 [&](size_t value) { return healths.of(value); });
+}
+
 }  // namespace
 
-DataFlow flow_of(const StepPair& pair, uint32_t root, const PairReporter& reporter) {
-  return Flow(pair, root, reporter).find();
+DataFlow flow_of(const StepPair& pair, uint32_t root, const std::optional<MadeBy>& made,
+                 const PairReporter& reporter) {
+  return Flow(pair, root, made, reporter).find();
+}
+
+/// Either run may have what the other has no record of. The candidate is the one in doubt.
+std::optional<MadeBy> maker_of_root(const StepPair& pair, uint32_t root,
+                                    const format::Definitions& names) {
+  auto in_cand = maker_in(pair, root, false, names);
+  if (!in_cand || !in_cand->is_likely()) return in_cand;
+  auto in_base = maker_in(pair, root, true, names);
+  return in_base && !in_base->is_likely() ? in_base : in_cand;
 }
 
 }  // namespace convtrace::diff

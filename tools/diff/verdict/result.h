@@ -16,6 +16,7 @@
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/facts/facts.h"
 #include "tools/diff/facts/preflight.h"
+#include "tools/diff/flow/made_by.h"
 #include "tools/diff/model/findings.h"
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/step_offset.h"
@@ -209,6 +210,8 @@ struct RootReport {
   /// Code of the root's module, if its facts were recorded.
   CodePlace code{};
   RegionPlace region{};
+  /// If the root is a gradient that `record` only received: whose backward made it.
+  std::optional<MadeBy> made_by{};
 
   /// Whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }

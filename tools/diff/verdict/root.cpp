@@ -321,7 +321,8 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
     root.around.push_back(reporter.of_match(pair, m));
   }
   root.around_root = choice.match - first;
-  root.flow = flow_of(pair, choice.match, reporter);
+  if (!choice.changed) root.made_by = maker_of_root(pair, choice.match, reporter.names());
+  root.flow = flow_of(pair, choice.match, root.made_by, reporter);
   root.gradients = worst_gradients(pair, reporter);
   if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference) {
     find_place_between(pair, choice.match, reporter, root);

@@ -48,6 +48,7 @@ class PairReporter {
   [[nodiscard]] RecordReport of_one(const StepRecords& step, uint32_t index, bool in_base) const;
   [[nodiscard]] std::string text(format::StringId id) const { return std::string(names_.text(id)); }
   [[nodiscard]] uint32_t rank() const { return rank_; }
+  [[nodiscard]] const format::Definitions& names() const { return names_; }
 
  private:
   const format::Definitions& names_;

@@ -7,6 +7,7 @@
 #include "tools/common/element.h"
 #include "tools/common/text.h"
 #include "tools/diff/model/hash_mix.h"
+#include "tools/diff/model/not_finite.h"
 #include "tools/origin/model/operation.h"
 
 namespace convtrace::origin {
@@ -26,10 +27,6 @@ uint16_t index_of(std::string_view slot) {
   return index;
 }
 
-bool learns(Phase phase) {
-  return phase == Phase::kBackward || phase == Phase::kOptimizer || phase == Phase::kCommunication;
-}
-
 /// Whether records of any kind are lost for a reason, not values alone.
 bool loses_calls(format::LossReason reason) {
   using format::LossReason;
@@ -47,15 +44,10 @@ uint64_t shape_of(const TensorStats& event) {
 
 }  // namespace
 
-bool is_bad(const TensorStats& event, SlotKind kind, bool transported) {
+bool is_bad(const TensorStats& event, SlotKind kind) {
   if (event.capture == format::Capture::kHash) return false;
-  if (format::number_class(event.dtype) != format::NumberClass::kFloat) return false;
-  const format::Stats& stats = event.stats;
-  if (stats.nan != 0 || stats.pos_inf != 0) return true;
-  const bool no_mask = kind == SlotKind::kGrad || kind == SlotKind::kGradOutput ||
-                       kind == SlotKind::kGradInput || kind == SlotKind::kParam ||
-                       kind == SlotKind::kLoss || (transported && learns(event.place.phase));
-  return no_mask && stats.neg_inf != 0;
+  return format::number_class(event.dtype) == format::NumberClass::kFloat &&
+         diff::is_not_finite(event.stats, kind, event.place.phase);
 }
 
 void RankScan::begin(const format::Definitions& texts, RankQueue& queue) {
@@ -180,7 +172,7 @@ void RankScan::take(const TensorStats& event) {
   const Slot& slot = slot_of(event.slot);
   const uint32_t step = step_of(event.header);
   const bool transported = event.collective != 0 && slot.side != Side::kLocal;
-  const bool bad = is_bad(event, slot.kind, transported);
+  const bool bad = is_bad(event, slot.kind);
   if (event.capture != format::Capture::kHash) ++counts_->measured;
   if (transported) {
     take_value(event, slot, bad);

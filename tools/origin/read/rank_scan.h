@@ -72,6 +72,6 @@ class RankScan {
 };
 
 /// @return whether a value has NaN or infinities that are no mask.
-[[nodiscard]] bool is_bad(const format::TensorStats& event, diff::SlotKind kind, bool transported);
+[[nodiscard]] bool is_bad(const format::TensorStats& event, diff::SlotKind kind);
 
 }  // namespace convtrace::origin

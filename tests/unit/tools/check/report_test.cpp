@@ -80,7 +80,8 @@ TEST_CASE("check report: keys of JSON", "[check][report]") {
   CHECK(json["training_steps"] == 6);
   const Json& one = json["findings"][0];
   CHECK(keys(one) == std::set<std::string>{"id", "level", "rank", "step", "phase", "scope", "op",
-                                           "slot", "text", "evidence", "cause", "next", "times"});
+                                           "slot", "text", "evidence", "cause", "next", "times",
+                                           "made_by"});
   CHECK(one["id"] == "nan");
   CHECK(one["level"] == "error");
   CHECK(one["rank"] == 3);

@@ -70,6 +70,18 @@ TEST_CASE("check nan: what goes no further is a note, and hides nothing", "[chec
   CHECK(born == List{{"nan", Severity::kError, 3, "fc1", "output:0"}});  // in the place of the note
 }
 
+TEST_CASE("check nan: a gradient is told at the module that made it", "[check][nan]") {
+  Training run = training(4);
+  run.at(2, "fc1", "grad_output:0").values[0] = kNan;
+  run.at(2, "fc1", "grad:weight").values[0] = kNan;
+  const check::CheckResult result = checked(run, {"nan"});
+  CHECK(found(result) == List{{"nan", Severity::kError, 2, "fc2", "grad_input:0"}});
+  CHECK(contains(result.findings.at(0).text,
+                 "made by the backward of module fc2, received by module fc1 as grad_output:0"));
+  REQUIRE(result.findings[0].made_by);
+  CHECK(result.findings[0].made_by->receiver.scope == "fc1");
+}
+
 TEST_CASE("check nan: a negative infinity is one where no mask can be", "[check][nan]") {
   Training gradient = training(4);
   gradient.at(2, "fc1", "grad:weight").values[0] = -kInfinity;

@@ -103,9 +103,24 @@ TEST_CASE("show --nan: data, gradients, weights and optimizer", "[cli][show][nan
   StatsSpec bad = fine;
   bad.scope = "h.0";
   bad.values = {kNan};
-  TraceBuilder(dir / "gradient.ctrace").step(0).stats(fine).stats(bad).close();
-  CHECK(verdict(dir / "gradient.ctrace")
-            .starts_with("It was born in the backward pass, behind backward h.1 grad_output:0"));
+  TraceBuilder gradient(dir / "gradient.ctrace");
+  gradient.step(0);
+  const format::ValueId taken{.storage = 7, .generation = 1};
+  gradient.stats({.scope = "h.0", .slot = "output:0", .value = taken, .values = {5}})
+      .stats({.scope = "h.1", .slot = "input:0", .value = taken, .values = {5}})
+      .stats(fine)
+      .stats(bad)
+      .close();
+  const Json made = report_of(dir / "gradient.ctrace");
+  CHECK(std::string(made["verdict"])
+            .starts_with("It was made by the backward of module h.1, received by module h.0 as "
+                         "grad_output:0: it took the value in the forward pass, as input:0"));
+  CHECK(made["birth"]["scope"] == "h.0");
+  CHECK(made["made_by"]["place"]["scope"] == "h.1");
+  CHECK(made["made_by"]["likely"] == false);
+  CHECK(convtrace({"show", "--nan", dir / "gradient.ctrace"})
+            .out.starts_with("First NaN or infinity: step 0 backward, made by the backward of "
+                             "module h.1, received by backward h.0 grad_output:0: 1 NaN"));
 
   bad.scope = "h.1";
   bad.slot = "grad:weight";
@@ -121,6 +136,40 @@ TEST_CASE("show --nan: data, gradients, weights and optimizer", "[cli][show][nan
   const Json param = report_of(dir / "param.ctrace");
   CHECK(param["verdict"] == "It was born here: all that it was made of is finite.");
   CHECK(param["made_of"][0]["slot"] == "grad:weight");
+}
+
+TEST_CASE("show --nan: the first one with a consequence; an earlier one without is mentioned",
+          "[cli][show][nan]") {
+  const TempDir dir;
+  const auto write = [&](const char* name, bool reaches_loss) {
+    TraceBuilder trace(dir / name);
+    for (const uint32_t step : {0U, 1U, 2U, 3U, 4U}) {
+      trace.step(step).stats({.slot = "input:0", .capture = Capture::kHash, .values = {1}});
+      forward(trace, "mask", {1}, {step == 1 ? kNan : 2});
+      trace.stats({.values = {3}});  // the root module's output: what was masked is replaced
+      trace.stats({.slot = "loss",
+                   .phase = Phase::kLoss,
+                   .values = {reaches_loss && step == 3 ? kNan : 4}});
+    }
+    trace.close();
+    return report_of(dir / name);
+  };
+  const Json harmless = write("harmless.ctrace", false);
+  CHECK(harmless["birth"]["scope"] == "mask");
+  CHECK(harmless["birth"]["step"] == 1);
+  CHECK(harmless["reaches"].is_null());
+  CHECK(convtrace({"show", "--nan", dir / "harmless.ctrace"}).out.find("\nIt goes no further: ") !=
+        std::string::npos);
+
+  const Json real = write("real.ctrace", true);
+  CHECK(real["birth"]["slot"] == "loss");
+  CHECK(real["birth"]["step"] == 3);
+  CHECK(real["harmless"]["scope"] == "mask");
+  CHECK(real["harmless"]["step"] == 1);
+  CHECK(real["before"].size() > 0);
+  CHECK(convtrace({"show", "--nan", dir / "real.ctrace"})
+            .out.find("\nThat of step 1 forward mask output:0 before it goes no further.\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("show --nan: masks of negative infinities are no birth; a clean trace says so",
