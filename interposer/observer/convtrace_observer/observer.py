@@ -6,7 +6,7 @@ import sys
 
 from . import dynamo
 from .base import engine, frames, native, replaced, scopes, signals, spent, values, watches
-from .calls import aten_ops, awaited, collectives, gradients, modules, naming, padding, repeated_ops, reused_outputs
+from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops, reused_outputs
 from .compiled import regions, triton_kernels, tuning
 from .facts import program_facts, versions
 from .training import backward, clipping, optimizer, steps
@@ -68,7 +68,7 @@ class Observer(State):
         self.regions = regions.Regions(self, torch)
         self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules,
                        self.optimizers, backward.Backward(self, torch), clipping.Clipping(self, torch),
-                       reused_outputs.CustomOps(self, torch), padding.Labels(self, torch))
+                       ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None, "end": lambda: None,

@@ -17,6 +17,8 @@ _COUNTED_AS_KNOWN = (2, 13)
 class Kept:
     def __init__(self, torch, read):
         self._read = read
+        # The getter in C: subclasses have properties of this name, which are code of Python.
+        self._saved = torch._C._FunctionBase.saved_tensors.__get__
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         known = tuple(int(part) for part in torch.__version__.split(".")[:2]) == _COUNTED_AS_KNOWN
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None) if known else None
@@ -28,7 +30,7 @@ class Kept:
     def tensors(self, node):
         """@return [(kind of slot, name, tensor)]; empty where the node has been freed or refuses."""
         try:
-            found = [("saved", index, tensor) for index, tensor in enumerate(node.saved_tensors) if tensor is not None]
+            found = [("saved", index, tensor) for index, tensor in enumerate(self._saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
             return []
         for name, value in vars(node).items():

@@ -272,6 +272,9 @@ class CustomOps:
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
                 self._record_kept(thread, tag, tag.phase, kept_shared, "%s_shared")
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
+                if capture is not None and tag.phase != engine.BACKWARD:
+                    observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),
+                                                observer.read.tensors(result))
                 thread.batch.op(self._phase(thread, tag), tag.declared_alias, tag.schema_known,
                                 scope, call, observer.port.intern(tag.name), operands)
                 if observer.submit(thread) & engine.SUBMIT_WATCH:

@@ -7,8 +7,7 @@ The graph is looked at when a backward pass begins, and only where two calls of 
 """
 import collections
 
-from ..base import engine, values
-from . import ops
+from ..base import values
 
 _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph
@@ -116,19 +115,3 @@ class ReusedOutputs:
                     if key not in found or found[key][1] < reader[1]:
                         found[key] = reader
         return [(reader, maker) for maker, reader in found.items()]
-
-
-class CustomOps(ops.CustomOps):
-    """Those whose outputs are watched, too."""
-
-    def _after(self, tag, begun, args, kwargs, result):
-        super()._after(tag, begun, args, kwargs, result)
-        observer = self._observer
-        if tag.phase == engine.BACKWARD or not observer.capture:
-            return
-        try:
-            with observer.read.unobserved():
-                observer.reused_outputs.see(observer.threads.state, tag.name, observer.read.tensors((args, kwargs)),
-                                            observer.read.tensors(result))
-        except Exception as error:
-            observer.failed("outputs of custom ops", error)
