@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tools/check/values/checks.h"
+#include "tools/common/freed_memory.h"
 #include "tools/common/text.h"
 #include "tools/diff/flow/nan_stories.h"
 
@@ -109,8 +110,11 @@ class Births : public Check {
     if (value.poisoned != 0)
       finding.evidence.push_back(tools::counted(value.poisoned, "element") +
                                  " hold what CONVTRACE_POISON fills new memory with");
-    finding.cause = cause_of(value, story);
-    finding.next = "convtrace show --nan TRACE";
+    const bool freed = was_freed(step, value);
+    if (freed)
+      finding.evidence.emplace_back("elements hold what CONVTRACE_POISON fills freed memory with");
+    finding.cause = freed ? "memory that was read after it was freed" : cause_of(value, story);
+    finding.next = next_of(around, value, freed);
     if (story.kind == Kind::kBorn && story.reached != story.value) {
       const Value& reached = step.values[*story.reached];
       finding.evidence.push_back("reaches " + place_of(around, reached) + ", record " +
@@ -151,6 +155,21 @@ class Births : public Check {
         finding.evidence.push_back(std::string(around.names.text(input->slot)) +
                                    ": finite, up to " +
                                    tools::number_text(input->stats.amax.as_f64()));
+  }
+
+  static bool was_freed(const StepValues& step, const Value& value) {
+    return tools::holds_freed_memory(value.dtype, step.samples_of(value));
+  }
+
+  /// Of what a custom op makes of finite numbers, memory that was not written is a usual source.
+  static std::string next_of(const Surroundings& around, const Value& value, bool freed) {
+    const std::string next = "convtrace show --nan TRACE";
+    if (freed) return next + " tells who freed it";
+    const bool known = around.facts.of_program("setting.CONVTRACE_POISON") == "1";
+    if (!value.op || known) return next;
+    return next +
+           ", and `convtrace run --poison 1 -- CMD`: memory that was not written or was "
+           "freed then shows";
   }
 
   static std::string cause_of(const Value& value, const diff::NanStory& story) {

@@ -6,6 +6,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
+#include "tools/cli/read/freed_source.h"
 #include "tools/cli/read/nan_search.h"
 #include "tools/cli/read/nan_steps.h"
 #include "tools/common/element.h"
@@ -26,6 +27,7 @@ struct FormerOwner {
   std::optional<format::Alloc> alloc;
   std::optional<format::Free> free;
   std::optional<Seen> value;  ///< the last value that was recorded there
+  std::string freed;          ///< of a value that was read out of freed memory: whose it was
 };
 
 bool overlaps(const Seen& birth, uint64_t address, uint64_t bytes) {
@@ -201,7 +203,9 @@ Json report_json(const NanSearch& search, const std::optional<NanFound>& found,
   json["reaches"] = seen_or_null(found ? found->reached : std::nullopt);
   json["harmless"] = seen_or_null(found ? found->harmless : std::nullopt);
   json["values_missing_since_step"] = search.before_gap() ? Json(*search.before_gap()) : Json();
-  json["verdict"] = search.birth() ? Json(verdict(search, *found, definitions)) : Json();
+  json["verdict"] = !search.birth()        ? Json()
+                    : !owner.freed.empty() ? Json(owner.freed)
+                                           : Json(verdict(search, *found, definitions));
   Json& made_of = json["made_of"] = Json::array();
   for (const Ingredient& one : search.ingredients()) {
     made_of.push_back({{"slot", definitions.text(one.slot)},
@@ -279,9 +283,10 @@ void print_report(Output& output, const NanSearch& search, const std::optional<N
   if (found->harmless)
     output.line("That of step " + std::to_string(found->harmless->step) + ' ' +
                 place_of(*found->harmless, definitions) + " before it goes no further.");
-  output.line(escape_text(found->made_by
-                              ? "Known by this: " + diff::how_text(*found->made_by) + '.'
-                              : verdict(search, *found, definitions)));
+  output.line(!owner.freed.empty() ? owner.freed
+              : found->made_by
+                  ? escape_text("Known by this: " + diff::how_text(*found->made_by) + '.')
+                  : escape_text(verdict(search, *found, definitions)));
   const std::string becomes = consequence(search, *found, definitions);
   if (!becomes.empty()) output.line(becomes);
   for (const Ingredient& one : search.ingredients()) {
@@ -327,7 +332,13 @@ ExitCode show_nan(const ShowOptions& options) {
     search.emplace(trace->definitions(), found->seq);
     trace->rewind();
     read_values(*trace, options, [&](const auto& event) { return search->add(event); });
-    owner = former_owner(*trace, *search->birth());
+    const Seen& birth = *search->birth();
+    owner = former_owner(*trace, birth);
+    if (birth.freed)
+      owner.freed =
+          "It was read after it was freed: elements hold what CONVTRACE_POISON fills "
+          "freed memory with. " +
+          freed_text(find_freed_source(*trace, birth), *trace);
   }
   Output output;
   if (options.json) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/common/freed_memory.h"
+
 namespace convtrace::tools {
 namespace {
 
@@ -31,7 +33,8 @@ Seen seen_of(const TensorStats& e) {
           .address = e.address,
           .bytes = e.bytes,
           .generation = e.value.generation,
-          .poisoned = e.poisoned};
+          .poisoned = e.poisoned,
+          .freed = holds_freed_memory(e.dtype, e.samples)};
 }
 
 bool NanSearch::slot_begins(format::StringId slot, std::string_view text) const {

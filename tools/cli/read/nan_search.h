@@ -29,6 +29,7 @@ struct Seen {
   format::DType dtype = format::DType::kUnknown;
   format::Stats stats;
   uint64_t address = 0, bytes = 0, generation = 0, poisoned = 0;
+  bool freed = false;  ///< it was read out of freed memory (freed_memory.h)
 
   [[nodiscard]] bool finite() const { return stats.finite == stats.count; }
 };
