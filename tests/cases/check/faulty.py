@@ -5,6 +5,7 @@ Each program takes one flag: with it the fault is in, without it the same small 
 """
 import batches
 import loops
+import memory
 import parameters
 import precision
 import ranks
@@ -29,6 +30,11 @@ FAULTY = {
     "unfilled-buffer": Case("stale-gradient", "made up", repeated_gradients.unfilled_buffer),
     "lost-range": Case("stale-gradient", "pytorch#193061, of 64 KiB", repeated_gradients.lost_range),
     "dropped-view": Case("stale-gradient", "pytorch#193061, of a layer with a norm", repeated_gradients.dropped_view),
+
+    "shared-average": Case("shared-memory", "made up", memory.shared_average),
+    "flat-gradients": Case("shared-memory", "made up", memory.flat_gradients),
+    "reused-buffer": Case("reused-output", "made up", memory.reused_buffer),
+    "checkpointed-norm": Case("recomputed-buffer", "made up", memory.checkpointed_norm),
 
     "detached-encoder": Case("no-gradient", "speechbrain#1396", parameters.detached_encoder),
     "no-grad-stem": Case("no-gradient", "TrainCheck mmpretrain-702, the other way round", parameters.no_grad_stem),
@@ -79,6 +85,6 @@ FAULTY = {
 }
 
 # What is run without --full: each of another kind.
-SAMPLE = ("checkpoint-dropout", "unfilled-buffer", "lost-range", "detached-encoder", "late-head", "rebuilt-model", "eval-forever",
-          "next-of-iter", "bias-gradient", "no-zero-grad", "gate-not-reduced")
+SAMPLE = ("checkpoint-dropout", "unfilled-buffer", "lost-range", "flat-gradients", "reused-buffer", "detached-encoder",
+          "late-head", "rebuilt-model", "eval-forever", "next-of-iter", "bias-gradient", "no-zero-grad", "gate-not-reduced")
 CLEAN_SAMPLE = ("look_then_warm_up", "frozen_losses", "penalized_dead_units", "two_tasks")

@@ -2,8 +2,9 @@
 
 Addresses alone are compared, exactly: parts of one flat buffer that lie side by side or interleaved share nothing, and a
 tensor that is larger than its memory (expanded) is left out. Owners are looked at in the steps of an optimizer whose number
-is a power of two, gradients in each of the first ones, and where states were replaced or a pair was found. A pair is told as a fact of the second one's module,
-`shares.SLOT` (format/FORMAT.md 6.6), and `convtrace check` says whether somebody is hurt.
+is a power of two, gradients in each of the first ones, and where states were replaced or a pair was found. A pair is told
+as a fact of the second one's module, `shares.SLOT` (format/FORMAT.md 6.6), and `convtrace check` says whether somebody is
+hurt.
 """
 from ..base import values
 
