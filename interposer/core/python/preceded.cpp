@@ -1,9 +1,9 @@
 #include "interposer/core/python/preceded.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <array>
-#include <exception>
-#include <string>
 #include <utility>
 
 namespace convtrace::python {
@@ -15,11 +15,12 @@ constexpr size_t kMostPreceded = 8;
 struct Preceded {
   PyObject* original = nullptr;  // owned, as the next one
   PyObject* before = nullptr;
-  std::string name, doc;
+  const char* name = nullptr;  // owned, as the next one; null for none
+  const char* doc = nullptr;
   PyMethodDef definition{};
 };
 
-std::array<Preceded, kMostPreceded> g_all;  // guarded by the GIL
+constinit std::array<Preceded, kMostPreceded> g_all{};  // guarded by the GIL
 
 /// `self` is the original's, its module: pickle finds the function by it.
 template <size_t index>
@@ -38,26 +39,28 @@ constexpr std::array<Builtin, kMostPreceded> functions_of(std::index_sequence<in
 
 constexpr auto kFunctions = functions_of(std::make_index_sequence<kMostPreceded>());
 
-/// @return an attribute that is a text, else an empty one.
-std::string text_of(PyObject* object, const char* name) {
+/// @return a copy of an attribute that is a text, else null.
+const char* copy_of(PyObject* object, const char* name) {
   const Ref key(api.PyUnicode_InternFromString(name));
   const Ref value = key ? attribute(object, key.get()) : Ref();
-  Py_ssize_t size = 0;
   const char* const text =
-      value && !is_none(value.get()) ? api.PyUnicode_AsUTF8AndSize(value.get(), &size) : nullptr;
+      value && !is_none(value.get()) ? api.PyUnicode_AsUTF8AndSize(value.get(), nullptr) : nullptr;
   if (text == nullptr) api.PyErr_Clear();
-  return text != nullptr ? std::string(text, static_cast<size_t>(size)) : std::string();
+  return text != nullptr ? strdup(text) : nullptr;
 }
 
-void define(Preceded& of, size_t index, PyObject* original) {
-  of.name = text_of(original, "__name__");
-  of.doc = text_of(original, "__doc__");
-  of.definition = {of.name.c_str(),
+/// @return false without memory.
+bool define(Preceded& of, size_t index, PyObject* original) {
+  of.name = copy_of(original, "__name__");
+  of.doc = copy_of(original, "__doc__");
+  of.definition = {of.name,
                    reinterpret_cast<decltype(PyMethodDef::function)>(
                        reinterpret_cast<void (*)()>(kFunctions[index])),
-                   kArguments | kKeywords, of.doc.empty() ? nullptr : of.doc.c_str()};
+                   kArguments | kKeywords, of.doc};
+  if (of.name == nullptr) return false;
   api.Py_IncRef(original);
   of.original = original;
+  return true;
 }
 
 }  // namespace
@@ -72,17 +75,14 @@ PyObject* preceded(PyObject* /*self*/, PyObject* const* args, Py_ssize_t given) 
     return one.original == original || one.original == nullptr;
   });
   if (original->type != api.PyCFunction_Type || at == g_all.end()) return none().release();
-  try {
-    if (at->original == nullptr) define(*at, static_cast<size_t>(at - g_all.begin()), original);
-    api.Py_IncRef(before);
-    const Ref last(std::exchange(at->before, before));
-    const Ref key(api.PyUnicode_InternFromString("__module__"));
-    const Ref module = key ? attribute(original, key.get()) : Ref();
-    if (!module) return nullptr;
-    return api.PyCFunction_NewEx(&at->definition, api.PyCFunction_GetSelf(original), module.get());
-  } catch (const std::exception&) {
-    return api.PyErr_NoMemory();
-  }
+  const auto index = static_cast<size_t>(at - g_all.begin());
+  if (at->original == nullptr && !define(*at, index, original)) return api.PyErr_NoMemory();
+  api.Py_IncRef(before);
+  const Ref last(std::exchange(at->before, before));
+  const Ref key(api.PyUnicode_InternFromString("__module__"));
+  const Ref module = key ? attribute(original, key.get()) : Ref();
+  if (!module) return nullptr;
+  return api.PyCFunction_NewEx(&at->definition, api.PyCFunction_GetSelf(original), module.get());
 }
 
 }  // namespace convtrace::python
