@@ -42,31 +42,33 @@ class ReusedOutputs:
             self._step, self._calls = observer.step, 0
             self._outputs, self._by_storage, self._begins, self._reused = {}, {}, set(), set()
         self._calls += 1
-        inputs = {observer.read.storage_of(tensor) for tensor in taken}
+        read, place = observer.read, thread.place()
         for index, tensor in enumerate(given):
-            skipped, value = observer.read.skipped, observer.read(tensor)
-            observer.read.skipped = skipped  # which was counted when it was recorded
+            skipped, value = read.skipped, read(tensor)
+            read.skipped = skipped  # which was counted when it was recorded
             if value is None:
                 continue
-            slot, span = "output:%d" % index, values.span_bytes(value)
-            known = self._outputs.setdefault((op, slot), [])
-            node = tensor.grad_fn
-            one = _Output(None if node is None else (node.name(), node._sequence_nr()), len(known), value.data,
-                          value.data if value.storage in inputs else value.data + span, thread.place())
-            known.append(one)
-            if one.begin != one.end and self._is_reused(op, slot, value.storage, one, tensor):
-                self._reused.add((op, slot))
+            slot, begin, end = "output:%d" % index, value.data, value.data + values.span_bytes(value)
+            if begin != end and self._is_reused(op, slot, value.storage, begin, end, tensor):
+                if any(read.storage_of(one) == value.storage for one in taken):
+                    end = begin
+                else:
+                    self._reused.add((op, slot))
+            known, node = self._outputs.setdefault((op, slot), []), tensor.grad_fn
+            known.append(_Output(node and (node.name(), node._sequence_nr()), len(known), begin, end, place))
 
-    def _is_reused(self, op, slot, storage, one, tensor):
+    def _is_reused(self, op, slot, storage, begin, end, tensor):
         """Whether an earlier output lies there, too. A storage lives as long as somebody holds it, and its number is never
         another one's; memory at the same address under two storages is one if the storages only borrow it."""
-        there = self._by_storage.setdefault((op, slot, storage), [])
-        reused = any(begin < one.end and one.begin < end for begin, end in there[-_MOST_PARTS:])
-        there.append((one.begin, one.end))
-        key = op, slot, one.begin
-        if key in self._begins and not reused:
-            reused = self._observer.read.borrows(tensor)
-        self._begins.add(key)
+        key, address = (op, slot, storage), (op, slot, begin)
+        there = self._by_storage.get(key)
+        if there is None:
+            reused = address in self._begins and self._observer.read.borrows(tensor)
+            self._by_storage[key] = [(begin, end)]
+            self._begins.add(address)
+            return reused
+        reused = any(first < end and begin < last for first, last in there[-_MOST_PARTS:])
+        there.append((begin, end))
         return reused
 
     def any(self):
