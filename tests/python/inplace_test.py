@@ -19,6 +19,7 @@ TOLD = {
     "wrong_between_modules": ("error", "overwritten", None, "input:0"),
     "wrong_weight_between": ("error", "overwritten", "WeightedBackward", "saved:1"),
     "wrong_batch_refilled": ("error", "overwritten", "WeightedBackward", "saved:0"),
+    "wrong_array_refilled": ("warning", "overwritten", None, "lent:0"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 

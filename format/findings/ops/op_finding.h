@@ -28,7 +28,7 @@ struct OpFinding {
   uint64_t hash_before = 0;   ///< input-mutated, overwritten
   uint64_t hash_after = 0;
   bool shared = false;        ///< input-mutated: somebody else holds that memory
-  bool loosely = false;       ///< overwritten: kept as an attribute of ctx
+  bool loosely = false;       ///< overwritten: perhaps nobody reads it any more
   bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
   Owner made{}, reader{};     ///< overwritten: the record before, and the one that differs
   uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now

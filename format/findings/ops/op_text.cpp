@@ -134,8 +134,11 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
         "No op that is recorded gave these bytes: look for a kernel, or code of NumPy, that writes "
         "through a pointer between the two, as into a buffer that is used again too early.";
   }
-  if (finding.loosely)
+  if (definitions.text(finding.reader.slot).starts_with("lent:")) {
+    text += " If no layer needs that data for its gradient, nothing is wrong.";
+  } else if (finding.loosely) {
     text += " If the backward writes that attribute of ctx before it reads it, nothing is wrong.";
+  }
   return text + repeated(finding);
 }
 

@@ -35,12 +35,14 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   const SlotRole role = roles_.of(stats->slot);
   if (role == SlotRole::kNone) return;
   const bool is_kept = role == SlotRole::kKept || role == SlotRole::kKeptLoosely;
+  const bool is_result =
+      role == SlotRole::kGiven || role == SlotRole::kLeft || role == SlotRole::kLeftShared;
   const format::Phase phase = stats->place.phase;
   const bool forward = phase == format::Phase::kForward || phase == format::Phase::kData;
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
-  if (!known || bytes.hash != stats->stats.hash)
-    bytes = seen_of(*stats, !is_kept && role != SlotRole::kTaken);
+  if (!known || bytes.hash != stats->stats.hash) bytes = seen_of(*stats, is_result);
   if (is_kept) return kept(*stats, role, findings);
+  if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kTaken && forward) taken(*stats);
   if (role == SlotRole::kTaken && !forward && !suspected_.empty()) gradient(*stats, findings);
   if (role == SlotRole::kGiven && forward)
@@ -68,6 +70,15 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   if (made.hash == event.stats.hash) return;
   OpFinding finding = finding_of(event, made);
   finding.loosely = role == SlotRole::kKeptLoosely;
+  report(std::move(finding), findings);
+}
+
+/// The backward pass that begins computes with what the forward pass has read.
+void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
+  const Seen* const read = values_.find(key_of_value(event));
+  if (read == nullptr || read->hash == event.stats.hash || read->step != event.header.step) return;
+  OpFinding finding = finding_of(event, *read);
+  finding.loosely = true;
   report(std::move(finding), findings);
 }
 

@@ -10,6 +10,9 @@
 ///   step finds changed. It is told when the output's gradient comes, which proves that the output is
 ///   a part of the graph; memory that a program uses as it likes has none.
 ///
+/// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
+///   backward pass begins.
+///
 /// The finding names who wrote, where the first record of the bytes that the victim found is a
 /// result in that memory, or what an op left of its operand; else the victim.
 ///
@@ -64,6 +67,7 @@ class Overwritten {
 
   static Seen seen_of(const format::TensorStats& event, bool given);
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
+  void lent(const format::TensorStats& event, Findings& findings);
   void taken(const format::TensorStats& event);
   void gradient(const format::TensorStats& event, Findings& findings);
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;

@@ -14,7 +14,17 @@ namespace convtrace::judge {
 
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
 /// its memory. kKept: for the backward, by save_for_backward; kKeptLoosely: as an attribute of ctx.
-enum class SlotRole : uint8_t { kNone, kTaken, kLeft, kLeftShared, kGiven, kKept, kKeptLoosely };
+/// kLent: data in memory of somebody else, when the backward pass begins.
+enum class SlotRole : uint8_t {
+  kNone,
+  kTaken,
+  kLeft,
+  kLeftShared,
+  kGiven,
+  kKept,
+  kKeptLoosely,
+  kLent
+};
 
 class SlotRoles {
  public:
@@ -40,7 +50,8 @@ class SlotRoles {
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},
-        {"ctx", SlotRole::kKeptLoosely}};
+        {"ctx", SlotRole::kKeptLoosely},
+        {"lent", SlotRole::kLent}};
     const std::string_view name = slot.substr(0, slot.find(':'));
     for (const auto& [text, role] : kRoles) {
       if (text == name) return role;

@@ -87,7 +87,7 @@ class HotPath {
   Ref this_thread();
   bool is_compiling(bool& is) const;
   bool is_tracing(bool& is) const;
-  Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args);
+  Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, const Arguments& given);
   bool first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module);
   bool is_told(PyObject* entry, PyObject* module);
   bool reset(PyObject* place, PyObject* step);

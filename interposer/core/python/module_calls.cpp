@@ -144,11 +144,13 @@ Ref HotPath::entry_at(PyObject* module) {
 }
 
 /// @return the module's entry; None if its call is not recorded; null with Python's error set.
-Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller, PyObject* args) {
+Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller,
+                      const Arguments& given) {
   Ref entry = entry_at(module);
   if (!entry && api.PyErr_Occurred() != nullptr) return {};
   if (!entry || is_none(caller)) {
-    return call(find_.get(), {thread, module, entry ? entry.get() : api._Py_NoneStruct, args});
+    return call(find_.get(), {thread, module, entry ? entry.get() : api._Py_NoneStruct,
+                              given.values[1], given.values[2]});
   }
   return of_entry_.wrapper.of(entry.get()) == caller ? none() : std::move(entry);
 }
@@ -207,7 +209,7 @@ Ref HotPath::enter(const Arguments& given) {
   if (compiling || tracing) return none();
   convtrace_thread_scope& slot = *port_.scope_slot();
   const Ref outer = number(slot.scope | uint64_t{slot.call} << 32);
-  Ref entry = entry_of(thread.get(), module, caller.get(), args);
+  Ref entry = entry_of(thread.get(), module, caller.get(), given);
   if (!entry || is_none(entry.get())) return entry;
   const Ref place = Ref::to(of_entry_.place.of(entry.get()));
   uint32_t count = 0;

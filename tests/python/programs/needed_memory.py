@@ -256,6 +256,32 @@ def wrong_batch_refilled():
 
 
 @case
+def wrong_array_refilled():
+    array = torch.randn(6, 8, device="cpu").numpy()
+    batch = torch.from_numpy(array)
+    model = Block(torch.tanh, before=lambda h: h).cpu()
+
+    def refill():
+        array[...] += 1
+
+    train(lambda x: model(batch), model.parameters(), between=refill)
+
+
+@case
+def right_arrays_in_turn():
+    arrays = [torch.randn(6, 8, device="cpu").numpy() for _ in range(2)]
+    batches = [torch.from_numpy(array) for array in arrays]
+    model = Block(torch.tanh).cpu()
+    turn = [0]
+
+    def refill():
+        turn[0] = 1 - turn[0]
+        arrays[turn[0]][...] += 1
+
+    train(lambda x: model(batches[turn[0]]), model.parameters(), between=refill)
+
+
+@case
 def wrong_second_backward():
     model = Block(Square.apply)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

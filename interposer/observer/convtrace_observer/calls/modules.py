@@ -10,7 +10,7 @@ import functools
 import sys
 
 from ..base import engine, frames, mode_of, own, spent, values
-from . import gradients, naming, padding
+from . import gradients, lent_inputs, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
@@ -24,6 +24,7 @@ class ModuleCalls:
         self._wrapper = None
         self._code = None  # of the wrapper
         self._slots = {}
+        self.lent = lent_inputs.LentInputs(observer)
         self._gradients = torch.is_grad_enabled
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
@@ -109,7 +110,7 @@ class ModuleCalls:
             outer = slot[0]
             entry = observer.names.entry(module)
             if entry is None or caller is None:
-                entry = self.find(thread, module, entry, args)
+                entry = self.find(thread, module, entry, args, kwargs)
             elif caller is entry.wrapper:
                 entry = None  # its wrapper is recorded instead
         except Exception as error:
@@ -170,7 +171,7 @@ class ModuleCalls:
         return self._graph_task() != -1
 
     @spent.sampled
-    def find(self, thread, module, entry, args, gradients=None):
+    def find(self, thread, module, entry, args, kwargs, gradients=None):
         """Entry of a module that is called at top level or for the first time; None if it is not observed.
         At top level, sets the phase of the call and the phase after it.
         @param gradients  whether they are switched on in the program; None: as they are now"""
@@ -207,6 +208,8 @@ class ModuleCalls:
             observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
         if observer.capture:
             observer.hot.ask(module)
+            if not evaluates:
+                self.lent.note(entry.place, args, kwargs)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, module)
             if first:
@@ -247,7 +250,7 @@ class ModuleCalls:
                 if entry.buffers is None:
                     entry.buffers = _state_of_buffers(module)
                 batch.scope(phase, 1, place.id, call)
-                for name, tensor in self._named_inputs(args, kwargs):
+                for name, tensor in self.named_inputs(args, kwargs):
                     slot = self.slot("input", name)
                     if entry.pad_index is None or name not in padding.INDICES:
                         observer.pack(batch, at_phase, capture, place.id, at_call, slot, tensor)
@@ -258,7 +261,7 @@ class ModuleCalls:
         except Exception as error:
             observer.failed("module inputs", error)
 
-    def _named_inputs(self, args, kwargs):
+    def named_inputs(self, args, kwargs):
         tensors = self._observer.read.tensors
         yield from enumerate(tensors(args))
         for name, structure in kwargs.items():

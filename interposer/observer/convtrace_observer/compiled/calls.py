@@ -126,7 +126,7 @@ class Calls:
             for root in region.roots:
                 module = root()
                 if module is not None:
-                    observer.modules.find(thread, module, observer.names.entry(module), (), region.trains)
+                    observer.modules.find(thread, module, observer.names.entry(module), (), {}, region.trains)
         except Exception as error:
             observer.failed("compiled region", error)
 

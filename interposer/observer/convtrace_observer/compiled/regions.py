@@ -109,7 +109,7 @@ class Regions:
             return ()
         modules = roots.find(known.roots, self._torch.nn.Module)
         for module in modules:
-            observer.modules.find(thread, module, observer.names.entry(module), ())
+            observer.modules.find(thread, module, observer.names.entry(module), (), {})
         if not modules:
             return ()
         function = (self._compilation() or "").split("/")[0]

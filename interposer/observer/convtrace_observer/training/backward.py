@@ -57,6 +57,8 @@ class Backward:
                 observer.open_step(thread)
             if records_loss and observer.capture:
                 self._record(thread, args[0] if args else kwargs.get("tensors"))
+            if observer.capture:
+                observer.modules.lent.look_again(thread)
             if observer.capture and observer.reused_outputs.any():
                 with observer.read.unobserved():
                     observer.reused_outputs.tell(thread, args[0] if args else kwargs.get("tensors", kwargs.get("outputs")))

@@ -114,6 +114,26 @@ TEST_CASE("overwritten: nothing is said of another value, and of one that did no
   CHECK(p.findings.empty());
 }
 
+TEST_CASE("overwritten: lent data that is another one when the backward pass begins is told",
+          "[judge][overwritten]") {
+  Program p;
+  p.value(Phase::kData, "", "", "input:0", 5);
+  p.value(Phase::kBackward, "", "", "lent:0", 5);
+  CHECK(p.findings.empty());
+  SECTION("in this step") {
+    p.value(Phase::kBackward, "", "", "lent:0", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("If no layer needs that data") != std::string::npos);
+  }
+  SECTION("in the next one, which has read the other data") {
+    p.step = 1;
+    p.value(Phase::kData, "", "", "input:0", 6);
+    p.value(Phase::kBackward, "", "", "lent:0", 6);
+    CHECK(p.findings.empty());
+  }
+}
+
 TEST_CASE("overwritten: two calls that keep one buffer are told apart", "[judge][overwritten]") {
   Program p;
   p.forward("Gate", "saved:0", 5);
