@@ -31,8 +31,6 @@ bool takes(const format::Op& call, const format::ValueId& value, uint64_t addres
   return begins_inside || has_all;
 }
 
-std::string_view kind_of(std::string_view slot) { return slot.substr(0, slot.find(':')); }
-
 }  // namespace
 
 void FlightJudge::see(const format::Event& event, Findings& findings) {
@@ -145,36 +143,48 @@ void FlightJudge::on_op_end(const format::Op& end, Findings& findings) {
   }
 }
 
-FlightJudge::End FlightJudge::end_of(const format::TensorStats& event) {
-  const std::string_view kind = kind_of(definitions_.text(event.slot));
-  if (kind == "input") return End::kModule;
-  if (kind == "grad_output") return End::kBackward;
-  if (kind == "grad" || kind == "grad_unclipped") return End::kOptimizer;
-  return End::kNone;
+FlightJudge::Kind FlightJudge::kind_of(format::StringId slot) {
+  if (slot.value >= kinds_.size()) kinds_.resize(slot.value + size_t{1});
+  std::optional<Kind>& kind = kinds_[slot.value];
+  if (kind) return *kind;
+  const std::string_view text = definitions_.text(slot), name = text.substr(0, text.find(':'));
+  kind = name == "input"            ? Kind::kInput
+         : name == "output"         ? Kind::kOutput
+         : name == "grad_output"    ? Kind::kOutputGradient
+         : name == "grad"           ? Kind::kGradient
+         : name == "grad_unclipped" ? Kind::kUnclipped
+         : name == "grad_norm"      ? Kind::kNorm
+         : name == "param"          ? Kind::kParameter
+                                    : Kind::kOther;
+  return *kind;
 }
 
 void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
   if (event.collective != 0) exchanged_.see(event);
   if (event.op || event.collective != 0) return;
-  const std::string_view kind = kind_of(definitions_.text(event.slot));
-  const bool updated = kind == "param" && event.place.phase == format::Phase::kOptimizer;
-  if (kind == "param") keep(event);
-  if (kind == "grad") look_at_gradient(event, findings);
+  const Kind kind = kind_of(event.slot);
+  const bool updated = kind == Kind::kParameter && event.place.phase == format::Phase::kOptimizer;
+  if (kind == Kind::kParameter) keep(event);
+  if (kind == Kind::kGradient) look_at_gradient(event, findings);
   if (updated) exchanged_.forget();
   if (flights_.empty()) return;
   const uint32_t thread = event.header.thread;
-  if (updated || kind == "grad_norm") {
+  if (updated || kind == Kind::kNorm) {
     end_uses(findings, [&](const Use& use) {
       return use.end == End::kOptimizer && use.finding.header.thread == thread;
     });
   }
-  if (kind == "output") pass_on(event);
+  if (kind == Kind::kOutput) pass_on(event);
   for (Flight& flight : flights_) {
     if (!flight.changed && event.value.storage == flight.call.value.storage &&
         event.value.version != flight.call.value.version)
       flight.changed = event;
   }
-  if (const End end = end_of(event); end != End::kNone)
+  const End end = kind == Kind::kInput                                  ? End::kModule
+                  : kind == Kind::kOutputGradient                       ? End::kBackward
+                  : kind == Kind::kGradient || kind == Kind::kUnclipped ? End::kOptimizer
+                                                                        : End::kNone;
+  if (end != End::kNone)
     take(event.header, event.place, event.slot, {event.value, event.address, event.bytes}, end);
 }
 

@@ -59,6 +59,17 @@ class FlightJudge {
     bool told = false;                           ///< there is a finding about it
     std::optional<format::TensorStats> changed;  ///< first record of the tensor as it was written
   };
+  /// What a slot's name says of its record.
+  enum class Kind : uint8_t {
+    kOther,
+    kInput,
+    kOutput,
+    kOutputGradient,
+    kGradient,
+    kUnclipped,
+    kNorm,
+    kParameter
+  };
   /// What ends a use.
   enum class End : uint8_t { kModule, kBackward, kOptimizer, kNone };
   /// A use that is under way.
@@ -91,7 +102,7 @@ class FlightJudge {
   template <typename Which>
   void end_uses(Findings& findings, Which&& which);
   void keep(const format::TensorStats& parameter);
-  [[nodiscard]] End end_of(const format::TensorStats& event);
+  [[nodiscard]] Kind kind_of(format::StringId slot);
   [[nodiscard]] Flight* find(uint64_t serial);
   void report(FlightFinding finding, Flight& flight, Findings& findings);
   void say(FlightFinding finding, Findings& findings);
@@ -99,7 +110,8 @@ class FlightJudge {
 
   const format::Definitions& definitions_;
   Exchanged exchanged_;
-  bool any_ = false;  ///< there was a call
+  std::vector<std::optional<Kind>> kinds_;  ///< by slot
+  bool any_ = false;                        ///< there was a call
   uint64_t last_ = 0;
   std::vector<Flight> flights_;  ///< oldest first
   std::vector<Use> uses_;

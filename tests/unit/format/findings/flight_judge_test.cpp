@@ -179,6 +179,48 @@ TEST_CASE("receptions that are on their way at once have no common memory", "[fl
   CHECK(describe(p.findings[0], p.definitions).find("28 bytes") != std::string::npos);
 }
 
+TEST_CASE("a part of a gradient was received over", "[flights]") {
+  Program p;
+  const auto exchanges = [&p](const char* op, const char* slot, Part part) {
+    format::TensorStats event;
+    event.op = p.definitions.intern(op);
+    event.slot = p.definitions.intern(slot);
+    event.address = kBuffer + part.offset;
+    event.bytes = part.bytes;
+    event.value.generation = part.generation;
+    event.collective = 1;
+    p.see(event);
+  };
+  const auto steps = [&p] { p.record("h.1", "grad:weight", {}, Phase::kBackward); };
+  SECTION("by accident") {
+    exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    steps();
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.findings[0].bytes == kBytes - 200);
+    CHECK(p.findings[0].whole == kBytes);
+  }
+  SECTION("or not") {
+    SECTION("as a whole") {
+      exchanges("recv", "received:0", {.bytes = 100});
+      exchanges("recv", "received:0", {.offset = 100, .bytes = 500});
+    }
+    SECTION("the rest was sent") {
+      exchanges("send", "sent:0", {.bytes = 100});
+      exchanges("recv", "received:0", {.offset = 100, .bytes = 500});
+    }
+    SECTION("it was reduced") { exchanges("all_reduce", "received:0", {.bytes = 100}); }
+    SECTION("before the backward pass") {
+      exchanges("recv", "received:0", {.bytes = 100});
+      p.scope("", true, Phase::kBackward);
+    }
+    SECTION("in another life of the memory") {
+      exchanges("recv", "received:0", {.bytes = 100, .generation = 4});
+    }
+    steps();
+    CHECK(p.findings.empty());
+  }
+}
+
 TEST_CASE("a tagged op has used what was on its way when it began", "[flights]") {
   Program p;
   const auto call_op = [&p](uint32_t given_version) {
