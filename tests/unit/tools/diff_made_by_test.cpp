@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tools/diff/flow/made_by.h"
 #include "tools/diff/flow/nan_stories.h"
+#include "tools/diff/verdict/cause.h"
 
 namespace convtrace::diff {
 namespace {
@@ -182,6 +183,17 @@ TEST_CASE("made by: where nobody took it the code between is likely, not certain
   CHECK(made_text(*made) == "likely made by the backward of the code of module m or module m.out");
 }
 
+TEST_CASE("made by: in a compiled backward pass the order says nothing", "[diff][blame]") {
+  Scene scene;
+  scene.call("a", 1, 2);
+  scene.add(Phase::kForward, "b", "input:0", 2);
+  scene.add(Phase::kForward, "b", "output:0", 3);
+  scene.call("c", 5, 6);
+  scene.add(Phase::kBackward, "c", "output:0", 13, "aten::mm");
+  CHECK_FALSE(scene.of(scene.gradient("b", 14, Health::kBad)));
+  CHECK(scene.of(scene.gradient("a", 12, Health::kBad)));  // what took it is known
+}
+
 TEST_CASE("made by: where the backward pass begins it is likely the loss", "[diff][blame]") {
   Scene scene;
   scene.call("", 1, 2);
@@ -227,6 +239,32 @@ TEST_CASE("made by: a call of a module that only passes values on is not said to
   REQUIRE(made);
   CHECK(texts(*made) == std::vector<std::string>{"module m.0 grad_input:0"});
   CHECK(made->around.empty());
+}
+
+TEST_CASE("made by: a finding about the maker is a better cause than one about the memory",
+          "[diff][blame]") {
+  RootReport root;
+  root.record.step = 3;
+  root.record.scope = "a";
+  root.record.cand.value.storage = 7;
+  root.record.cand.t_ns = 100;
+  FindingReport of_memory;
+  of_memory.kind = format::FindingKind::kInputMutated;
+  of_memory.level = format::Level::kError;
+  of_memory.step = 3;
+  of_memory.scope = "a";
+  of_memory.op = "ScaleBackward";
+  of_memory.storage = 7;
+  of_memory.t_ns = 110;
+  FindingReport of_maker = of_memory;
+  of_maker.scope = "b";
+  of_maker.storage = 6;
+  of_maker.t_ns = 90;
+  const Findings findings{.list = {of_memory, of_maker}, .count = 2, .errors = 2};
+  const auto scope_of = [&] { return find_cause(root, {}, findings).value().finding.scope; };
+  CHECK(scope_of() == "a");
+  root.made_by = MadeBy{.how = HowKnown::kWrote, .makers = {{.scope = "b", .op = "ScaleBackward"}}};
+  CHECK(scope_of() == "b");
 }
 
 TEST_CASE("nan stories: a gradient that is not finite is followed to who made it",

@@ -365,6 +365,14 @@ std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
   return std::nullopt;
 }
 
+/// Whether calls of a compiled region's backward are recorded: what it fused is not, so that the
+/// order of the others says nothing.
+bool has_compiled_backward(std::span<const Passed> step) {
+  return std::ranges::any_of(step, [](const Passed& one) {
+    return one.op && one.kind == SlotKind::kOutput && one.place.phase == Phase::kBackward;
+  });
+}
+
 }  // namespace
 
 std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
@@ -377,6 +385,7 @@ std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
   const Passed& one = step[gradient];
   if (one.kind != SlotKind::kGradOutput || one.of_kernel) return std::nullopt;
   MadeBy made = Search(step, gradient, names, health).find();
+  if (made.is_likely() && has_compiled_backward(step.first(gradient))) return std::nullopt;
   made.receiver = maker_of(one, names, std::string(names.text(one.slot)));
   return made;
 }

@@ -36,6 +36,15 @@ bool is_about_op_of(const FindingReport& finding, const RecordReport& root) {
          finding.phase == root.phase;
 }
 
+/// Whether the finding is about the op whose backward made the root, in the root's step.
+bool is_about_maker_of(const FindingReport& finding, const RootReport& root) {
+  return root.made_by && finding.step == root.record.step && !finding.op.empty() &&
+         std::ranges::any_of(root.made_by->makers, [&](const Maker& maker) {
+           return finding.op == maker.op && finding.scope == maker.scope &&
+                  finding.call == maker.call;
+         });
+}
+
 /// Whether values may differ between two runs that both have it: by what lay in the memory, or by
 /// who was faster.
 bool differs_by_chance(format::FindingKind kind) {
@@ -45,7 +54,7 @@ bool differs_by_chance(format::FindingKind kind) {
 }
 
 /// A larger weight means a better explanation.
-using Weight = std::tuple<bool, bool, bool, bool, bool, uint32_t, uint64_t>;
+using Weight = std::tuple<bool, bool, bool, bool, bool, bool, uint32_t, uint64_t>;
 
 }  // namespace
 
@@ -63,14 +72,16 @@ std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
       const bool error = finding.level == format::Level::kError;
       if (!error && finding.level != format::Level::kWarning) continue;
       const bool same_memory = is_about_memory_of(finding, record, side);
+      const bool of_maker = is_about_maker_of(finding, root);
       const bool in_both = has_counterpart(finding, in_cand ? base : cand);
-      if (!error && !same_memory && !is_about_op_of(finding, record)) continue;
+      if (!error && !same_memory && !of_maker && !is_about_op_of(finding, record)) continue;
       if (!error && in_both && !differs_by_chance(finding.kind)) continue;
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
       if (!before && !(same_memory && finding.step == record.step)) continue;
       // The reader of a stale value is a victim of what happened to its memory.
-      const Weight weight{same_memory,
+      const Weight weight{of_maker,
+                          same_memory,
                           !in_both,
                           error,
                           finding.kind != format::FindingKind::kStaleRead,
