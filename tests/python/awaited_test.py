@@ -147,7 +147,7 @@ class NotAtAll(AwaitedTest):
         y = Returns()()
         self.next_step()
         self.assertEqual({t.shape for t in self.fake.tensors(slot="output:0")}, {(1,)})  # of the next step
-        self.assertEqual(self.lost(), [(engine.LOST_STREAM_UNSAFE, 1)])
+        self.assertEqual(self.lost(), [(engine.LOST_COLLECTIVE_MISSED, 1)])
         self.assertFalse(y.completed)
         self.fake.messages.clear()
         y + 1
@@ -166,7 +166,7 @@ class NotAtAll(AwaitedTest):
         other + 1
         self.assertEqual(self.modules_values(slot="output:0"), [])
         self.next_step()
-        self.assertEqual(self.lost(), [(engine.LOST_STREAM_UNSAFE, 1)])
+        self.assertEqual(self.lost(), [(engine.LOST_COLLECTIVE_MISSED, 1)])
 
     def test_a_storage_with_other_memory_is_counted(self):
         y = functional.AsyncCollectiveTensor(torch.ones(3))
@@ -174,7 +174,7 @@ class NotAtAll(AwaitedTest):
         y.elem.untyped_storage().resize_(1 << 20)
         y + 1
         self.assertEqual(self.modules_values(), [])
-        self.assertEqual(self.lost(), [(engine.LOST_STREAM_UNSAFE, 1)] * 2)  # taken and returned
+        self.assertEqual(self.lost(), [(engine.LOST_COLLECTIVE_MISSED, 1)] * 2)  # taken and returned
 
 
 if __name__ == "__main__":

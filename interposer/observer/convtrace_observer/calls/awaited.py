@@ -5,7 +5,7 @@ computes with it. Until then its memory is not read; the record is made when tha
 and the stream that waited. Nothing is waited for here, and no tensor is held: a value is known by its storage, whose
 number is never used again.
 """
-from ..base import engine
+from ..base import engine, values
 
 
 class Awaited:
@@ -33,7 +33,7 @@ class Awaited:
             if value.base == base:
                 batch.tensor(*place, 0, read.on_current_stream(value))
             else:
-                batch.loss(engine.LOST_STREAM_UNSAFE, 1)  # the storage has got other memory
+                _lose(batch, [value])  # the storage has got other memory
         batch.submit()
 
     def give_up(self):
@@ -43,8 +43,16 @@ class Awaited:
         kept, self._kept = self._kept, {}
         if self._observer.active:
             batch = engine.Batch(self._observer.port)
-            batch.loss(engine.LOST_STREAM_UNSAFE, sum(map(len, kept.values())))
+            _lose(batch, [value for one in kept.values() for _, value in one])
             batch.submit()
 
     def forget(self):
         self._kept.clear()
+
+
+def _lose(batch, lost):
+    """Counts values. Host memory has no stream."""
+    on_host = sum(value.device == values.CPU for value in lost)
+    for reason, count in ((engine.LOST_COLLECTIVE_MISSED, on_host), (engine.LOST_STREAM_UNSAFE, len(lost) - on_host)):
+        if count:
+            batch.loss(reason, count)
