@@ -46,6 +46,8 @@ const char* cause_of(format::FindingKind kind) {
       return "a missing wait(): an asynchronous collective may still use the tensor";
     case Kind::kReceiveOverlaps:
       return "receptions into one buffer that are on their way at once";
+    case Kind::kOverwritten:
+      return "a kernel that writes, through a raw pointer, memory that somebody still needs";
     case Kind::kAliasPatternDiffers:
       return "memory that two tensors share in one run alone";
     default:

@@ -11,7 +11,6 @@ namespace convtrace::judge {
 namespace {
 
 constexpr size_t kMostSuspected = 256;
-constexpr size_t kMostCalls = 256;
 constexpr std::string_view kBackward = "Backward";
 
 uint64_t key_of_memory(const format::TensorStats& e) {
@@ -30,6 +29,7 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
     if (loss->reason == format::LossReason::kQueueFull) values_ = {};
     return;
   }
+  if (std::holds_alternative<format::Collective>(event)) ++collectives_;
   const auto* const stats = std::get_if<format::TensorStats>(&event);
   if (stats == nullptr || stats->value.storage == 0 || stats->bytes == 0) return;
   const SlotRole role = roles_.of(stats->slot);
@@ -49,8 +49,9 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
     values_.get(key_of_value(*stats)).first = seen_of(*stats, true);
 }
 
-Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) {
-  return {event.place, event.op, event.slot, event.header.step, event.stats.hash, given};
+Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {
+  return {event.place,      event.op, event.slot,  event.header.step,
+          event.stats.hash, given,    collectives_};
 }
 
 /// The op's forward has returned, or its backward is about to run.
@@ -58,17 +59,12 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   const uint64_t key =
       mix(mix(key_of_call(event.op, event.place), event.slot.value), key_of_value(event));
   if (event.place.phase != format::Phase::kBackward) {
-    Calls& calls = kept_.get(key).first;
-    const bool is_other_step = !calls.empty() && calls.back().step != event.header.step;
-    if (is_other_step || calls.size() == kMostCalls) calls.clear();
-    return calls.push_back(seen_of(event, true));
+    kept_.get(key).first = seen_of(event, true);
+    return;
   }
-  Calls& calls = kept_.get(key).first;
-  if (calls.empty()) return;
-  const Seen made = calls.back();
-  if (calls.size() > 1) calls.pop_back();  // the last one may be needed again: retain_graph
-  if (made.hash == event.stats.hash) return;
-  OpFinding finding = finding_of(event, made);
+  const Seen* const made = kept_.find(key);
+  if (made == nullptr || made->hash == event.stats.hash) return;
+  OpFinding finding = finding_of(event, *made);
   finding.loosely = role == SlotRole::kKeptLoosely;
   report(std::move(finding), findings);
 }
@@ -86,7 +82,9 @@ void Overwritten::taken(const format::TensorStats& event) {
   const auto [seen, known] = values_.get(key_of_value(event));
   const Seen now = seen_of(event, false);
   const Seen made = std::exchange(seen, known && seen.hash == now.hash ? seen : now);
-  if (!known || !made.given || made.hash == now.hash || made.step != now.step) return;
+  if (!known || !made.given || made.hash == now.hash || made.step != now.step ||
+      made.collectives != now.collectives)
+    return;
   if (suspected_.size() == kMostSuspected) suspected_.clear();
   suspected_.emplace(key_of_output(made.op, made.place, made.slot), finding_of(event, made));
 }

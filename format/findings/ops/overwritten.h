@@ -59,13 +59,10 @@ class Overwritten {
     uint32_t step = 0;
     uint64_t hash = 0;
     bool given = false;
+    uint64_t collectives = 0;  ///< before it: PyTorch does not count what they write
   };
 
-  /// Calls of an op in one call of a module that kept one and the same tensor, latest last: their
-  /// backwards run in the reverse order.
-  using Calls = std::vector<Seen>;
-
-  static Seen seen_of(const format::TensorStats& event, bool given);
+  [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void taken(const format::TensorStats& event);
@@ -79,7 +76,8 @@ class Overwritten {
 
   const format::Definitions& definitions_;
   SlotRoles roles_;
-  Recent<Calls> kept_;   ///< behind the forward: by op, module call, slot and value
+  uint64_t collectives_ = 0;
+  Recent<Seen> kept_;    ///< behind the forward: by op, module call, slot and value
   Recent<Seen> values_;  ///< of the forward pass: the last record of each value
   Recent<Seen> bytes_;   ///< by memory: the first record of the bytes that lie there now
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read

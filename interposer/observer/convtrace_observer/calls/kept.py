@@ -7,6 +7,7 @@ run them: such a node is left alone.
 from ..base import signals
 
 _MOST = 64  # tensors of one node
+_MOST_CALLS = 256
 
 # References of C++ to a tensor that a backward has to itself, as torch 2.13 counts them: a gradient (Python alone), and
 # a saved tensor (Python, and the node). A view has one more on its base, and on the storage.
@@ -15,17 +16,24 @@ _COUNTED_AS_KNOWN = (2, 13)
 
 
 class Kept:
-    def __init__(self, torch, read):
-        self._read = read
+    def __init__(self, torch, observer):
+        self._observer, self._read = observer, observer.read
+        self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         # The getter in C: subclasses have properties of this name, which are code of Python.
         self._saved = torch._C._FunctionBase.saved_tensors.__get__
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         known = tuple(int(part) for part in torch.__version__.split(".")[:2]) == _COUNTED_AS_KNOWN
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None) if known else None
 
-    def is_plain(self):
-        """Whether what a forward saves now is saved as it is."""
-        return self._hooks is not None and self._hooks(False) is None
+    def next_call(self, op, place):
+        """Behind a forward. @return its number among the calls of the op in this call of a module, by which the backward
+        finds what was recorded; None where hooks pack what is saved now, or it is one of too many."""
+        if self._step != self._observer.step:
+            self._step = self._observer.step
+            self._calls.clear()
+        number = self._calls.get((op, place), 0)
+        self._calls[op, place] = number + 1
+        return number if number < _MOST_CALLS and self._hooks is not None and self._hooks(False) is None else None
 
     def tensors(self, node):
         """@return [(kind of slot, name, tensor)]; empty where the node has been freed or refuses."""

@@ -48,12 +48,12 @@ def _backward_tag(name):
 
 class _Node:
     """Of an autograd.Function's call: the node's number, the slot word of the module call that it was in, the tag of its
-    backward, and whether what it keeps was recorded."""
+    backward, and which call of the op in that module call it was, if what it keeps was recorded, else None."""
 
-    __slots__ = ("number", "place", "tag", "keeps")
+    __slots__ = ("number", "place", "tag", "call")
 
-    def __init__(self, number, place, tag, keeps):
-        self.number, self.place, self.tag, self.keeps = number, place, tag, keeps
+    def __init__(self, number, place, tag, call):
+        self.number, self.place, self.tag, self.call = number, place, tag, call
 
 
 class _Tags:
@@ -86,7 +86,7 @@ class CustomOps:
         self._library_tags = _Tags(_library_tag)
         self._function_tags = _Tags(_function_tags)
         self._nodes = {}  # id of an autograd.Function's node -> _Node
-        self._kept = kept.Kept(torch, observer.read)
+        self._kept = kept.Kept(torch, observer)
 
     def install(self):
         ops = self._torch._ops
@@ -164,7 +164,7 @@ class CustomOps:
                 if tag is None:
                     return original(self, *args)
                 return record(tag, functools.partial(original, self), args, {},
-                              self if node is not None and node.keeps else None)
+                              (self, node.call) if node is not None and node.call is not None else None)
             except BaseException as error:
                 frames.hide(error)
                 raise
@@ -188,31 +188,33 @@ class CustomOps:
                     node = tensor.grad_fn
                     if isinstance(node, self._torch.autograd.function.BackwardCFunction):
                         thread = observer.threads.state
-                        keeps = observer.capture and self._kept.is_plain() and self._record_kept(
-                            thread, tag, self._phase(thread, tag), self._kept.tensors(node))
+                        call = self._kept.next_call(tag.name, thread.slot[0]) if observer.capture else None
+                        if call is not None:
+                            tensors = self._kept.tensors(node)
+                            self._record_kept(thread, tag, self._phase(thread, tag), tensors, call)
+                            call = call if tensors else None
                         if len(self._nodes) == _MAX_PLACES:
                             self._nodes.clear()
-                        self._nodes[id(node)] = _Node(node._sequence_nr(), thread.slot[0], backward, keeps)
+                        self._nodes[id(node)] = _Node(node._sequence_nr(), thread.slot[0], backward, call)
                         break
             observer.submit(observer.threads.state)
         except Exception as error:
             observer.failed("custom op", error)
 
-    def _record_kept(self, thread, tag, phase, kept_tensors, kind="%s"):
-        """Packs the hash of each tensor. @return whether there is any."""
+    def _record_kept(self, thread, tag, phase, kept_tensors, number, kind="%s"):
+        """Packs the hash of each tensor. `number`: of the op's calls in this call of the module."""
         observer = self._observer
         op, (scope, call) = observer.port.intern(tag.name), thread.place()
         for role, name, tensor in kept_tensors:
             value = observer.read(tensor)
             if value is not None:
-                slot = observer.modules.slot(kind % role, name)
+                slot = observer.modules.slot(kind % role, "%s@%d" % (name, number) if number else name)
                 thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
-        return bool(kept_tensors)
 
     @frames.unseen
     def _record(self, tag, call, args, kwargs, node=None):
         """Runs the op; only what it raises itself leaves this function. `node`: of a backward whose kept tensors were
-        recorded behind the forward."""
+        recorded behind the forward, and the call's number there."""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
         around = thread.op
@@ -229,7 +231,7 @@ class CustomOps:
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
         repeated calls wants behind the op or None, numbers of the operands that others hold, kept tensors that others
-        hold)."""
+        hold and the number of the call or None)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -237,7 +239,7 @@ class CustomOps:
                 return None
             capture = engine.HASH if observer.capture else None
             thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
-            shared, kept_shared, watched = (), (), None
+            shared, kept_shared, watched = (), None, None
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
                 if capture is not None and self._phase(thread, tag) == engine.FORWARD:
@@ -255,9 +257,12 @@ class CustomOps:
         Records what is kept."""
         gradients = self._observer.read.tensors(args)
         shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
-        kept_tensors = self._kept.tensors(node) if node is not None else []
-        self._record_kept(thread, tag, tag.phase, kept_tensors)
-        return shared, [one for one in kept_tensors if one[0] == "saved" and self._kept.is_shared_saved(node, one[2])]
+        if node is None:
+            return shared, None
+        node, number = node
+        tensors = self._kept.tensors(node)
+        self._record_kept(thread, tag, tag.phase, tensors, number)
+        return shared, ([one for one in tensors if one[0] == "saved" and self._kept.is_shared_saved(node, one[2])], number)
 
     def _after(self, tag, begun, args, kwargs, result):
         observer = self._observer
@@ -270,7 +275,8 @@ class CustomOps:
                 if watched is not None:
                     observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
-                self._record_kept(thread, tag, tag.phase, kept_shared, "%s_shared")
+                if kept_shared is not None:
+                    self._record_kept(thread, tag, tag.phase, *kept_shared, "%s_shared")
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),

@@ -137,8 +137,9 @@ TEST_CASE("overwritten: lent data that is another one when the backward pass beg
 TEST_CASE("overwritten: two calls that keep one buffer are told apart", "[judge][overwritten]") {
   Program p;
   p.forward("Gate", "saved:0", 5);
-  p.forward("Gate", "saved:0", 6);
-  p.backward("GateBackward", "saved:0", 6);
+  p.forward("Gate", "saved:0@1", 6);
+  p.forward("Gate", "saved:0@2", 7);  // of a graph that is never used
+  p.backward("GateBackward", "saved:0@1", 6);
   CHECK(p.findings.empty());
   p.backward("GateBackward", "saved:0", 6);
   REQUIRE(p.findings.size() == 1);
@@ -162,6 +163,10 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
   }
   SECTION("given anew by an op that owns the buffer") {
     p.value(Phase::kForward, "c", "", "output:0", 6);
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+  }
+  SECTION("behind a collective, which may have reduced it in place") {
+    p.judge.see(format::Collective{}, p.findings);
     p.value(Phase::kForward, "b", "", "input:0", 6);
   }
   SECTION("in the next step, as a buffer that is used again") {
