@@ -45,8 +45,14 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kTaken && forward) taken(*stats);
   if (role == SlotRole::kTaken && !forward && !suspected_.empty()) gradient(*stats, findings);
-  if (role == SlotRole::kGiven && forward)
-    values_.get(key_of_value(*stats)).first = seen_of(*stats, true);
+  if (role == SlotRole::kGiven && forward) given(*stats);
+}
+
+/// An op or a module has made a value, or passes on one that it has taken: then it is no maker.
+void Overwritten::given(const format::TensorStats& event) {
+  const auto [seen, known] = values_.get(key_of_value(event));
+  if (!known || seen.hash != event.stats.hash || seen.step != event.header.step)
+    seen = seen_of(event, true);
 }
 
 Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {

@@ -65,6 +65,7 @@ class Overwritten {
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
+  void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
   void gradient(const format::TensorStats& event, Findings& findings);
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;

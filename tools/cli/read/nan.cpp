@@ -43,7 +43,7 @@ FormerOwner former_owner(reader::TraceReader& trace, const Seen& birth) {
     if (const auto* alloc = std::get_if<format::Alloc>(event)) {
       if (alloc->source == format::MemorySource::kFramework &&
           alloc->generation != birth.generation && overlaps(birth, alloc->address, alloc->bytes)) {
-        owner = {.alloc = *alloc, .free = {}, .value = {}};
+        owner = {.alloc = *alloc, .free = {}, .value = {}, .freed = {}};
       }
     } else if (const auto* free = std::get_if<format::Free>(event)) {
       if (owner.alloc && owner.alloc->generation == free->generation) owner.free = *free;

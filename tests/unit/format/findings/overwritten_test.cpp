@@ -165,6 +165,12 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
     p.value(Phase::kForward, "c", "", "output:0", 6);
     p.value(Phase::kForward, "b", "", "input:0", 6);
   }
+  SECTION("passed on by who has taken it: memory of the program") {
+    p.storage = 2;
+    p.value(Phase::kForward, "a", "", "input:0", 5);
+    p.value(Phase::kForward, "a", "", "output:0", 5);
+    p.value(Phase::kForward, "a", "", "input:0", 6);
+  }
   SECTION("behind a collective, which may have reduced it in place") {
     p.judge.see(format::Collective{}, p.findings);
     p.value(Phase::kForward, "b", "", "input:0", 6);
