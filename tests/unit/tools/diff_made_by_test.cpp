@@ -67,6 +67,33 @@ TEST_CASE("made by: the module that took the output, and not the one that receiv
   CHECK(made->receiver.slot == "grad_output:0");
 }
 
+TEST_CASE("made by: the op that wrote what another one keeps for its backward", "[diff][blame]") {
+  for (const std::string written : {"grad_input:0", "saved_shared:0"}) {
+    Scene scene;
+    const auto keeps = [&](Phase phase, const std::string& op, uint64_t hash) {
+      const size_t kept = scene.add(phase, "m", "saved:0", 7, op);
+      scene.step[kept].stats.hash = hash;
+    };
+    keeps(Phase::kForward, "Exp", 70);
+    scene.step[scene.add(Phase::kBackward, "m", written, 7, "SiluBackward")].stats.hash = 71;
+    scene.step[scene.add(Phase::kBackward, "m", "grad_output:0", 7, "LogBackward")].stats.hash = 71;
+    SECTION(written + ": changed") {
+      keeps(Phase::kBackward, "ExpBackward", 71);
+      const auto made =
+          scene.of(scene.add(Phase::kBackward, "m", "grad_input:0", 9, "ExpBackward"));
+      REQUIRE(made);
+      CHECK(made->how == HowKnown::kOverwrote);
+      const std::string slot = written == "grad_input:0" ? written : "saved:0";
+      CHECK(texts(*made) == std::vector<std::string>{"op SiluBackward of module m " + slot});
+      CHECK(maker_text(made->receiver) == "op ExpBackward of module m");
+    }
+    SECTION(written + ": restored") {
+      keeps(Phase::kBackward, "ExpBackward", 70);
+      CHECK_FALSE(scene.of(scene.add(Phase::kBackward, "m", "grad_input:0", 9, "ExpBackward")));
+    }
+  }
+}
+
 TEST_CASE("made by: a view of the output, or a copy with its bytes, was taken, too",
           "[diff][blame]") {
   for (const bool view : {true, false}) {

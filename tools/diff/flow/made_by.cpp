@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tools/diff/flow/relations.h"
 #include "tools/diff/model/hash_mix.h"
 
 namespace convtrace::diff {
@@ -14,43 +15,8 @@ using format::Definitions;
 using format::Phase;
 using format::StringId;
 
-bool is_forward(Phase phase) {
-  return phase == Phase::kForward || phase == Phase::kRecompute || phase == Phase::kData ||
-         phase == Phase::kLoss;
-}
-
-/// A call of a module or of an op in it.
-bool is_one_call(const Passed& a, const Passed& b) {
-  return a.place.scope == b.place.scope && a.op == b.op && a.place.call == b.place.call;
-}
-
-bool is_same_memory(const Passed& a, const Passed& b) {
-  const auto& [storage, offset, generation, version] = a.value;
-  return storage != 0 && storage == b.value.storage && generation == b.value.generation &&
-         version == b.value.version && offset < b.value.offset + b.bytes &&
-         b.value.offset < offset + a.bytes;
-}
-
-bool has_same_bytes(const Passed& a, const Passed& b) {
-  return a.stats.count > 1 && a.stats.count == b.stats.count && a.stats.hash == b.stats.hash;
-}
-
 /// A trace is not trusted: one value may be given and taken any number of times.
 constexpr size_t kMostOutputs = 16, kMostTakers = 256;
-
-/// The op whose backward `op` is.
-std::string_view forward_name(std::string_view op) {
-  constexpr std::string_view kEnd = "Backward";
-  return op.ends_with(kEnd) ? op.substr(0, op.size() - kEnd.size()) : std::string_view();
-}
-
-Maker maker_of(const Passed& one, const Definitions& names, std::string slot) {
-  return {.scope = std::string(names.text(one.place.scope)),
-          .op = std::string(names.text(one.op)),
-          .slot = std::move(slot),
-          .call = one.place.call,
-          .in_no_module = !one.place.scope};
-}
 
 class Search {
  public:
@@ -378,6 +344,11 @@ bool has_compiled_backward(std::span<const Passed> step) {
 std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
                               const format::Definitions& names, const HealthOf& health) {
   if (step[gradient].kind == SlotKind::kGradInput && step[gradient].op) {
+    if (auto made = overwritten_by(step, gradient, names)) {
+      made->receiver =
+          maker_of(step[gradient], names, std::string(names.text(step[gradient].slot)));
+      return made;
+    }
     const auto given = given_to(step, gradient, health);
     if (!given) return std::nullopt;
     gradient = *given;

@@ -3,6 +3,8 @@
 /// Says whose backward made a gradient. The gradient of a module's output is recorded at the module,
 /// which only receives it: it was made by the backward of what took the output in the forward pass.
 ///
+/// What an op's backward returned was made by that op, unless another one wrote what it keeps.
+///
 /// What is known of that, best first: the backward of an op returned this very value; it wrote the
 /// gradient that it was given, which goes to others, too; a module or an
 /// op took the output as an input (the same memory in the same state, else equal bytes); nobody
@@ -26,11 +28,12 @@
 namespace convtrace::diff {
 
 enum class HowKnown : uint8_t {
-  kReturned,  ///< a recorded backward of an op gave it
-  kWrote,     ///< a recorded backward of an op wrote what it is a sum of
-  kTaken,     ///< by the flow of values
-  kOrder,     ///< by the order of execution: likely
-  kBegin,     ///< nothing of the backward pass lies before it: likely the loss
+  kReturned,   ///< a recorded backward of an op gave it
+  kWrote,      ///< a recorded backward of an op wrote what it is a sum of
+  kOverwrote,  ///< a recorded op wrote what the op keeps for its backward
+  kTaken,      ///< by the flow of values
+  kOrder,      ///< by the order of execution: likely
+  kBegin,      ///< nothing of the backward pass lies before it: likely the loss
 };
 [[nodiscard]] std::string_view to_string(HowKnown value);
 
@@ -68,6 +71,11 @@ using HealthOf = std::function<Health(size_t)>;  ///< by index
 [[nodiscard]] std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
                                             const format::Definitions& names,
                                             const HealthOf& health);
+
+/// @param result  index of what the backward of an op returned.
+/// @return the op that had written, before that backward ran, what it keeps; nullopt: none has.
+[[nodiscard]] std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
+                                                   const format::Definitions& names);
 
 /// "module 2.fc2", "op bb::swish of module 2", "the code of module 2"
 [[nodiscard]] std::string maker_text(const Maker& maker);

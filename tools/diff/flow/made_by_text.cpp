@@ -23,6 +23,8 @@ std::string_view to_string(HowKnown value) {
       return "returned";
     case HowKnown::kWrote:
       return "wrote";
+    case HowKnown::kOverwrote:
+      return "overwrote";
     case HowKnown::kTaken:
       return "taken";
     case HowKnown::kOrder:
@@ -59,8 +61,10 @@ std::string maker_text(const Maker& maker) {
 }
 
 std::string makers_text(const MadeBy& made) {
-  const std::string text = "the backward of ";
-  if (made.makers.empty()) return text + "the loss function";
+  if (made.makers.empty()) return "the backward of the loss function";
+  // The op of a backward has a name of its own.
+  const bool is_named = made.makers.front().op.ends_with("Backward");
+  const std::string text = is_named ? "" : "the backward of ";
   std::vector<std::string> all;
   for (const Maker& maker : made.makers) all.push_back(maker_text(maker));
   return text + (all.size() > 1 && !made.is_likely() ? "one of " : "") +
@@ -79,6 +83,9 @@ std::string how_text(const MadeBy& made) {
     case HowKnown::kWrote:
       return "it wrote " + made.makers.front().slot +
              " in place, the gradient of a module around, which goes past that op, too";
+    case HowKnown::kOverwrote:
+      return "its " + made.makers.front().slot +
+             " lies in memory that the receiver keeps for its backward, and changed it there";
     case HowKnown::kTaken:
       text = made.makers.size() > 1 ? "each took the value in the forward pass"
                                     : "it took the value in the forward pass, as " +

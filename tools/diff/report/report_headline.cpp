@@ -72,6 +72,9 @@ std::string maker_headline(const RootReport& root, bool with_rank) {
   } else {
     text += (made.is_likely() ? "likely " : "") + escape_text(makers_text(made));
   }
+  if (made.how == HowKnown::kOverwrote)
+    return text + ", which " + escape_text(maker_text(receiver)) + " still needed" +
+           holder_text(root);
   return text + ", received by " + escape_text(maker_text(receiver)) + " (call " +
          std::to_string(receiver.call) + ") as " + escape_text(receiver.slot) + holder_text(root);
 }

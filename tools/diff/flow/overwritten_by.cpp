@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "tools/diff/flow/made_by.h"
+#include "tools/diff/flow/relations.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Whether the record is a result, or what an op left of an operand.
+bool is_written(const Passed& one, std::string_view slot) {
+  const std::string_view name = slot.substr(0, slot.find(':'));
+  return one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradInput ||
+         name.ends_with("_after") || name.ends_with("_shared");
+}
+
+/// "saved:0" of "saved_shared:0", which is what an op left there.
+std::string operand_of(std::string_view slot) {
+  const size_t colon = std::min(slot.find(':'), slot.size());
+  const std::string_view name = slot.substr(0, colon);
+  for (const std::string_view left : {"_after", "_shared"}) {
+    if (name.ends_with(left))
+      return std::string(name.substr(0, name.size() - left.size())) +
+             std::string(slot.substr(colon));
+  }
+  return std::string(slot);
+}
+
+}  // namespace
+
+/// What the op of a backward keeps (`saved:0`) was recorded behind its forward, too. If it has other
+/// bytes, who had them there first?
+std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
+                                     const format::Definitions& names) {
+  const std::string_view op = forward_name(names.text(step[result].op));
+  for (size_t i = 0; i < result; ++i) {
+    const Passed& kept = step[i];
+    if (kept.kind != SlotKind::kOther || !is_one_call(kept, step[result])) continue;
+    const auto made = std::ranges::find_if(step.first(i), [&](const Passed& one) {
+      return one.slot == kept.slot && is_forward(one.place.phase) && names.text(one.op) == op &&
+             one.place.scope == kept.place.scope && one.place.call == kept.place.call &&
+             one.value == kept.value;
+    });
+    if (made == step.begin() + static_cast<std::ptrdiff_t>(i) || has_same_bytes(*made, kept))
+      continue;
+    const std::span<const Passed> between(made, step.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto writer = std::ranges::find_if(between, [&](const Passed& one) {
+      return is_same_memory(one, kept) && has_same_bytes(one, kept);
+    });
+    if (writer == between.end() || !is_written(*writer, names.text(writer->slot))) continue;
+    return MadeBy{
+        .how = HowKnown::kOverwrote,
+        .receiver = maker_of(step[result], names, std::string(names.text(step[result].slot))),
+        .makers = {maker_of(*writer, names, operand_of(names.text(writer->slot)))}};
+  }
+  return std::nullopt;
+}
+
+}  // namespace convtrace::diff
