@@ -14,6 +14,8 @@ TOLD = {
     "wrong_gradient_alone": ("warning", "input-mutated", "TenthBackward", "grad_output:0"),
     "wrong_buffer_saved": ("error", "overwritten", "GateBackward", "saved:1"),
     "wrong_buffer_of_ctx": ("warning", "overwritten", "GateBackward", "ctx:gate"),
+    "wrong_statistics_of_ctx": ("warning", "overwritten", "ScaledBackward", "ctx:scale"),
+    "wrong_weight_written": ("warning", "input-mutated", "LinearBackward", "saved:1"),
     "wrong_input_written": ("warning", "input-mutated", "Centre", "input:0"),
     "wrong_library_gradient": ("error", "input-mutated", "inplace_tests::squareBackward", "saved:0"),
     "wrong_between_modules": ("error", "overwritten", None, "input:0"),

@@ -124,7 +124,7 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
                              " bytes at " + hex(finding.address) + ")";
   std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
                      ", is not what it was as " + named(finding.made) + hashes +
-                     ": it was written in between, and PyTorch has counted no write. ";
+                     ": it was written in between, and PyTorch does not tell. ";
   if (finding.writer_known) {
     text += writer(finding, definitions) +
             " is what lies there now: it was written into memory that is still needed. Write into "

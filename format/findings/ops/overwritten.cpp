@@ -62,8 +62,10 @@ Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool gi
 
 /// The op's forward has returned, or its backward is about to run.
 void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings& findings) {
-  const uint64_t key =
-      mix(mix(key_of_call(event.op, event.place), event.slot.value), key_of_value(event));
+  // PyTorch looks at the count of writes of what save_for_backward keeps, and of nothing else.
+  const uint64_t value =
+      role == SlotRole::kKeptLoosely ? key_of_memory(event) : key_of_value(event);
+  const uint64_t key = mix(mix(key_of_call(event.op, event.place), event.slot.value), value);
   if (event.place.phase != format::Phase::kBackward) {
     kept_.get(key).first = seen_of(event, true);
     return;

@@ -46,6 +46,7 @@ class SlotRoles {
         {"input_after", SlotRole::kLeft},
         {"grad_output_after", SlotRole::kLeft},
         {"grad_output_shared", SlotRole::kLeftShared},
+        {"saved_after", SlotRole::kLeft},
         {"saved_shared", SlotRole::kLeftShared},
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},

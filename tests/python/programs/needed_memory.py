@@ -191,6 +191,46 @@ def wrong_buffer_of_ctx():
 
 
 @case
+def wrong_statistics_of_ctx():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            scale.copy_(x.abs().mean(0))
+            ctx.scale = scale
+            return x * scale
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.scale, None
+
+    scale = torch.empty(8)
+    model = Block(lambda h: Scaled.apply(Scaled.apply(h, scale).tanh(), scale))
+    train(model, model.parameters())
+
+
+@case
+def wrong_weight_written():
+    """The backward leaves the weight scaled."""
+
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            with torch.no_grad():
+                weight.mul_(0.9)
+            return grad @ weight.t(), x.t() @ grad
+
+    weight = nn.Parameter(torch.randn(8, 8))
+    model = Block(lambda h: Linear.apply(h, weight))
+    train(model, [*model.parameters(), weight])
+
+
+@case
 def wrong_input_written():
     class Centre(torch.autograd.Function):
         @staticmethod
@@ -330,7 +370,6 @@ def right_running_statistics():
         @staticmethod
         def forward(ctx, x, mean):
             mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
-            ctx.mean = mean
             return x - mean
 
         @staticmethod

@@ -36,7 +36,26 @@ bool flows(const ValueRecord& record) {
          record.kind != SlotKind::kOther;
 }
 
-/// Whether one is a view of the other with its dimensions in another order.
+/// For each record of an op's operand behind the op (`input_after:0`, `saved_shared:0`) the record
+/// of it in front of the op; kNoMatch for others. A gradient that a backward was given goes to
+/// others, too, and made_by.h tells it by them.
+std::vector<uint32_t> operands_before(const StepRecords& step) {
+  std::vector<uint32_t> before(step.values.size(), kNoMatch);
+  std::unordered_map<uint64_t, uint32_t> last;
+  for (uint32_t i = 0; i < step.values.size(); ++i) {
+    const ValueRecord& r = step.values[i];
+    const bool is_left = r.kind == SlotKind::kOther;
+    if (!r.key.op || r.value.storage == 0 || (!is_left && r.kind != SlotKind::kInput)) continue;
+    const uint64_t of_call = KeyHash()(call_key(r));
+    const uint64_t key = mix_all({of_call, r.value.storage, r.value.offset, r.bytes});
+    const auto [entry, is_new] = last.emplace(key, i);
+    if (!is_new && is_left) before[i] = entry->second;
+    entry->second = i;
+  }
+  return before;
+}
+
+/// Whether one is a view with its dimensions in another order.
 bool is_turned(std::span<const uint64_t> a, std::span<const uint64_t> b) {
   return !std::ranges::equal(a, b) && std::ranges::is_permutation(a, b);
 }
@@ -80,12 +99,17 @@ Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
     match_of_base[alignment.matches[m].base] = m;
   }
+  const std::vector<uint32_t> base_before = operands_before(base);
+  const std::vector<uint32_t> cand_before = operands_before(cand);
   Lineage lineage;
   lineage.seen_from.assign(alignment.matches.size(), kNoMatch);
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
     const Match& consumer = alignment.matches[m];
-    const uint32_t base_producer = base_producers[consumer.base];
-    const uint32_t cand_producer = cand_producers[consumer.cand];
+    const bool by_op = base_before[consumer.base] != kNoMatch;
+    const uint32_t base_producer =
+        by_op ? base_before[consumer.base] : base_producers[consumer.base];
+    const uint32_t cand_producer =
+        by_op ? cand_before[consumer.cand] : cand_producers[consumer.cand];
     if (base_producer == kNoMatch || cand_producer == kNoMatch) continue;
     const uint32_t producer = match_of_base[base_producer];
     if (producer == kNoMatch || alignment.matches[producer].cand != cand_producer) continue;
@@ -93,8 +117,8 @@ Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
     const auto in_cand = changed(cand, cand_producer, consumer.cand);
     if (!in_base || !in_cand) continue;
     if (*in_base != *in_cand) {
-      lineage.changed.push_back({producer, m, *in_cand});
-    } else if (!*in_base) {
+      lineage.changed.push_back({producer, m, *in_cand, by_op});
+    } else if (!*in_base && !by_op) {
       lineage.seen_from[m] = producer;
     }
   }

@@ -21,6 +21,7 @@ struct ChangedBetween {
   uint32_t producer = 0;  ///< index into Alignment::matches
   uint32_t consumer = 0;  ///< index into Alignment::matches, after `producer`
   bool in_cand = false;   ///< the run in which the value changed
+  bool by_op = false;     ///< between two records of one op's operand: the op has written it
 };
 
 struct Lineage {

@@ -141,6 +141,10 @@ std::string root_sentence(const RootReport& root) {
   if (root.weights_differ) return "weights differ before step 0";
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:
+      if (!record.op.empty() && root.consumer->op == record.op &&
+          root.consumer->scope == record.scope)
+        return std::string("it was right when the op began, and the op wrote it in the ") +
+               (root.changed_in_cand ? "candidate" : "baseline") + " alone";
       return std::string("its value was right when it was made, but changed in the ") +
              (root.changed_in_cand ? "candidate" : "baseline") + " before " +
              scope_text(root.consumer->scope) + " used it";

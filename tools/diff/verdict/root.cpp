@@ -296,6 +296,10 @@ std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
   if (first != comparisons.end()) {
     root = {static_cast<uint32_t>(first - comparisons.begin()), {}};
   }
+  // An op that wrote its operand in one run alone, before anything has diverged, is the root itself.
+  const auto wrote = std::ranges::find_if(lineage.changed, &ChangedBetween::by_op);
+  if (wrote != lineage.changed.end() && (!root || wrote->consumer < root->match))
+    return RootChoice{wrote->producer, *wrote};
   // The value was right at its producer, so every later difference may be a consequence.
   const auto changed = std::ranges::min_element(lineage.changed, {}, &ChangedBetween::producer);
   if (changed != lineage.changed.end() && (!root || changed->producer < root->match)) {

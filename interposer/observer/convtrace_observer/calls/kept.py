@@ -53,7 +53,7 @@ class Kept:
 
     def is_shared_saved(self, node, tensor):
         """Whether somebody else holds the memory of a saved tensor: another node that needs it, an alias. Not told of
-        a leaf, which its module holds, and of the node's own output, which the program may hold without need."""
+        a leaf, which its module holds anyway, and of the node's own output, which the program may hold without need."""
         return not tensor.is_leaf and tensor.grad_fn is not node and self._is_held(tensor, _SAVED)
 
     def _is_held(self, tensor, own):

@@ -230,8 +230,8 @@ class CustomOps:
 
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
-        repeated calls wants behind the op or None, numbers of the operands that others hold, kept tensors that others
-        hold and the number of the call or None)."""
+        repeated calls wants behind the op or None, numbers of the operands that others hold, what of the kept tensors is
+        looked at behind the op: kind of slot, number of the call, tensors)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -239,7 +239,7 @@ class CustomOps:
                 return None
             capture = engine.HASH if observer.capture else None
             thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
-            shared, kept_shared, watched = (), None, None
+            shared, kept_shared, watched = (), (), None
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
                 if capture is not None and self._phase(thread, tag) == engine.FORWARD:
@@ -258,11 +258,13 @@ class CustomOps:
         gradients = self._observer.read.tensors(args)
         shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
         if node is None:
-            return shared, None
+            return shared, ()
         node, number = node
         tensors = self._kept.tensors(node)
         self._record_kept(thread, tag, tag.phase, tensors, number)
-        return shared, ([one for one in tensors if one[0] == "saved" and self._kept.is_shared_saved(node, one[2])], number)
+        saved = [one for one in tensors if one[0] == "saved"]
+        return shared, (("%s_shared", number, [one for one in saved if self._kept.is_shared_saved(node, one[2])]),
+                        ("%s_after", number, [one for one in saved if one[2].is_leaf and one[2].requires_grad]))
 
     def _after(self, tag, begun, args, kwargs, result):
         observer = self._observer
@@ -275,8 +277,8 @@ class CustomOps:
                 if watched is not None:
                     observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
-                if kept_shared is not None:
-                    self._record_kept(thread, tag, tag.phase, *kept_shared, "%s_shared")
+                for kind, number, tensors in kept_shared:
+                    self._record_kept(thread, tag, tag.phase, tensors, number, kind)
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),
