@@ -5,16 +5,22 @@
 /// Why it is a fault: ranks that hold the same weights after one step and add up their gradients
 /// hold the same weights after every step. Ranks that take the same batches compute one batch
 /// several times.
-/// Judged: ranks that begin with equal weights. Others hold shards or do other work. A hint where
-/// they share nothing from the first step on: nothing says that they are meant to. The same
-/// batches in another order are a hint: epochs that every rank shuffles for itself may be meant.
+/// Judged: the weights of ranks that begin with equal weights; the gradients of a step where its
+/// weights are not known, since an optimizer may reduce by itself. Others hold shards or do other
+/// work. The same batches in another order are a hint: epochs that every rank shuffles for itself
+/// may be meant.
+/// A parting is a hint where nothing says that the ranks are meant to stay equal. What says so is
+/// that they moved alike on unlike batches: as a whole in a step before, or most of what they hold
+/// in the step in which they part. Single values are equal by chance: a bias before a
+/// normalisation does not move, Adam's first step has but two sizes, a penalty knows no batch.
+/// Weights that are summed after the update are averaged now and then and part in between.
 /// tools/origin/judge/replicas.cpp judges each parameter, for which it holds the values of all ranks
 /// at a time. Ranks are compared as a whole here, by sums of 24 bytes a step, one rank after the
 /// other; and unlike there, ranks that share nothing after their first update are told.
 
 #include <algorithm>
 #include <map>
-#include <memory>
+#include <optional>
 #include <set>
 
 #include "reader/trace_reader.h"
@@ -27,50 +33,115 @@ namespace {
 
 constexpr unsigned kLeastSteps = 3;
 
-/// Parameters and gradients of one step of a trace, in the order of the records, by their names.
+/// Parameters and gradients of one step of a trace, in the order of the records.
 struct Seen {
   std::string scope, slot;
   uint64_t hash = 0;
   format::Phase phase = format::Phase::kForward;
+  bool tells = true;  ///< equal ones are no chance: it varies, and it is not the weight before
 };
-std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
-  std::vector<Seen> seen;
+using Name = std::pair<format::StringId, format::StringId>;
+
+/// Calls `take` with the statistics of the steps from `first` to `last`, and their trace.
+template <typename Take>
+void for_stats(const std::string& path, uint32_t first, uint32_t last, const Take& take) {
   auto opened = reader::TraceReader::open(path);
-  if (!opened.ok()) return seen;
+  if (!opened.ok()) return;
   reader::TraceReader& trace = *opened.value();
-  trace.select([step](const format::RecordHeader& chunk) {
-    const bool inside = chunk.step_begin <= step && step <= chunk.step_end;
+  trace.select([first, last](const format::RecordHeader& chunk) {
+    const bool inside = chunk.step_begin <= last && first <= chunk.step_end;
     return inside ? reader::kKindSet<format::TensorStats> : reader::kNoKinds;
   });
   while (const format::Event* event = trace.next()) {
     const auto* stats = std::get_if<format::TensorStats>(event);
-    if (stats == nullptr || stats->header.step != step) continue;
-    const std::string_view slot = trace.definitions().text(stats->slot);
-    const Role role = role_of(slot);
-    const bool update = role == Role::kParameter && stats->place.phase == format::Phase::kOptimizer;
-    if (!update && role != Role::kGradient) continue;
-    seen.push_back({std::string(trace.definitions().text(stats->place.scope)), std::string(slot),
-                    stats->stats.hash, stats->place.phase});
+    if (stats != nullptr && first <= stats->header.step && stats->header.step <= last)
+      take(*stats, trace.definitions());
   }
+}
+
+/// One number in all elements, or none at all.
+bool one_number(const format::TensorStats& value) {
+  if (value.stats.count <= 1) return true;
+  if (value.capture == format::Capture::kHash) return false;
+  return value.stats.finite == 0 || value.stats.min == value.stats.max;
+}
+
+std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
+  std::vector<Seen> seen;
+  std::map<Name, uint64_t> before;
+  for_stats(path, step, step, [&](const format::TensorStats& value, const auto& names) {
+    const std::string_view slot = names.text(value.slot);
+    const Role role = role_of(slot);
+    if (role != Role::kParameter && role != Role::kGradient) return;
+    const Name name{value.place.scope, value.slot};
+    if (role == Role::kParameter && value.place.phase != format::Phase::kOptimizer) {
+      before.emplace(name, value.stats.hash);
+      return;
+    }
+    const auto was = before.find(name);
+    const bool still = was != before.end() && was->second == value.stats.hash;
+    seen.push_back({.scope = std::string(names.text(value.place.scope)),
+                    .slot = std::string(slot),
+                    .hash = value.stats.hash,
+                    .phase = value.place.phase,
+                    .tells = !still && !one_number(value)});
+  });
   return seen;
 }
 
-/// The first record of both that differs: gradients stand before the weights that they move.
-/// @param[out] alike  how many records are equal.
-const Seen* first_unlike(const std::vector<Seen>& a, const std::vector<Seen>& b, size_t& alike) {
-  const Seen* first = nullptr;
-  std::map<std::pair<std::string, std::string>, uint64_t> other;
-  for (const Seen& one : b) other[{one.scope, one.slot}] = one.hash;
+/// Two ranks in one step.
+struct Compared {
+  const Seen* first = nullptr;  ///< that differs; gradients stand before the weights they move
+  size_t alike = 0;             ///< records that are equal
+  size_t alike_gradients = 0, unlike_gradients = 0;  ///< of those that tell
+  size_t alike_weights = 0, unlike_weights = 0;
+
+  /// Whether most of what the ranks hold is equal.
+  [[nodiscard]] bool share() const {
+    return (alike_gradients != 0 && alike_gradients >= unlike_gradients) ||
+           (alike_weights != 0 && alike_weights >= unlike_weights);
+  }
+};
+Compared compare(const std::vector<Seen>& a, const std::vector<Seen>& b) {
+  Compared result;
+  std::map<std::pair<std::string_view, std::string_view>, const Seen*> other;
+  for (const Seen& one : b) other[{one.scope, one.slot}] = &one;
   for (const Seen& one : a) {
     const auto found = other.find({one.scope, one.slot});
     if (found == other.end()) continue;
-    if (found->second == one.hash) {
-      ++alike;
-    } else if (first == nullptr) {
-      first = &one;
-    }
+    const bool equal = found->second->hash == one.hash;
+    if (equal) ++result.alike;
+    if (!equal && result.first == nullptr) result.first = &one;
+    if (equal && !(one.tells && found->second->tells)) continue;
+    const bool weight = one.phase == format::Phase::kOptimizer;
+    (weight ? (equal ? result.alike_weights : result.unlike_weights)
+            : (equal ? result.alike_gradients : result.unlike_gradients))++;
   }
-  return first;
+  return result;
+}
+
+/// Whether weights are summed after their update, in a step from `first` on: each by itself, or all
+/// in one tensor.
+bool averages(const std::string& path, uint32_t first) {
+  std::map<Name, std::pair<uint64_t, uint64_t>> weights;  // hash and elements
+  std::set<uint64_t> hashes;                              // of updates in `updated`
+  std::optional<uint32_t> updated;
+  bool found = false;
+  for_stats(path, first, UINT32_MAX, [&](const format::TensorStats& value, const auto& names) {
+    const std::string_view slot = names.text(value.slot);
+    if (role_of(slot) == Role::kParameter && value.place.phase == format::Phase::kOptimizer) {
+      if (updated != value.header.step) hashes.clear();
+      updated = value.header.step;
+      hashes.insert(value.stats.hash);
+      weights[{value.place.scope, value.slot}] = {value.stats.hash, value.stats.count};
+    } else if (updated == value.header.step && value.stats.count > 1 && slot.starts_with("sent:") &&
+               names.text(value.op) == "all_reduce") {
+      uint64_t all = 0;
+      for (const auto& [name, weight] : weights) all += weight.second;
+      found |= hashes.contains(value.stats.hash) || all == value.stats.count;
+    }
+  });
+  return found;
 }
 
 class Ranks {
@@ -91,14 +162,8 @@ class Ranks {
     uint64_t parted = 0;
     for (const RankResult* one : ranks_) {
       const RankResult& rank = *one;
-      std::vector<diff::ReplicaSums> sums;  // the weights at the begin stand before step 0
-      if (rank.initial != 0) sums.push_back({.step = 0, .weights = rank.initial});
-      for (const RankStep& step : rank.steps) {
-        sums.push_back(step.sums);
-        ++sums.back().step;
-      }
       const size_t before = findings_.size();
-      for (diff::ReplicaParting parting : replicas.add(rank.rank, std::move(sums))) {
+      for (diff::ReplicaParting parting : replicas.add(rank.rank, weights_over_time(rank))) {
         --parting.step;
         tell_parted(parting);
       }
@@ -116,6 +181,42 @@ class Ranks {
                                   [rank](const RankResult* one) { return one->rank == rank; });
   }
 
+  /// The weights at the begin stand before step 0. A step without weights has its gradients.
+  static std::vector<diff::ReplicaSums> weights_over_time(const RankResult& rank) {
+    std::vector<diff::ReplicaSums> sums;
+    if (rank.initial != 0) sums.push_back({.step = 0, .weights = rank.initial});
+    for (const RankStep& step : rank.steps) {
+      sums.push_back(step.sums);
+      ++sums.back().step;
+      if (step.sums.weights != 0) sums.back().gradients = 0;
+    }
+    return sums;
+  }
+
+  /// Whether two ranks took other batches in a step; constants are taken for such.
+  static bool other_data(const RankStep& a, const RankStep& b) {
+    return a.data != b.data || a.data == 0;
+  }
+
+  /// Whether the ranks moved alike, before a step or in it, for which their batches are no reason.
+  static bool meant_to_agree(const RankResult& a, const RankResult& b, uint32_t step,
+                             const Compared& parted) {
+    uint64_t weights = a.initial;
+    for (auto x = a.steps.begin(), y = b.steps.begin(); x != a.steps.end() && y != b.steps.end();) {
+      if (x->sums.step != y->sums.step) {
+        ++(x->sums.step < y->sums.step ? x : y);
+        continue;
+      }
+      if (x->sums.step >= step) return x->sums.step == step && other_data(*x, *y) && parted.share();
+      const bool moved = x->sums.weights != 0 && x->sums.weights != weights;
+      const bool reduced = x->sums.gradients != 0 && x->sums.gradients == y->sums.gradients;
+      if (other_data(*x, *y) && (moved || reduced)) return true;
+      if (x->sums.weights != 0) weights = x->sums.weights;
+      ++x, ++y;
+    }
+    return false;
+  }
+
   void tell_parted(const diff::ReplicaParting& parting) {
     Finding finding{.id = "replicas-parted",
                     .severity = Severity::kError,
@@ -123,15 +224,17 @@ class Ranks {
                     .step = parting.step};
     const std::vector<Seen> here = weights_of(of(parting.rank).path, parting.step),
                             there = weights_of(of(parting.other).path, parting.step);
-    finding.text =
-        "Rank " + std::to_string(parting.rank) + " parted from rank " +
-        std::to_string(parting.other) + " in step " + std::to_string(parting.step) + ": " +
-        (parting.in_gradients ? "their gradients differ." : "equal gradients, other weights.");
-    size_t alike = 0;
-    const Seen* const first = first_unlike(here, there, alike);
-    const bool from_the_start = parting.step == of(parting.rank).steps.front().sums.step;
-    const bool shared_nothing = alike == 0 && from_the_start;
-    if (shared_nothing) finding.severity = Severity::kHint;
+    const Compared compared = compare(here, there);
+    const Seen* const first = compared.first;
+    const bool in_gradients =
+        first == nullptr ? parting.in_gradients : first->phase != format::Phase::kOptimizer;
+    finding.text = "Rank " + std::to_string(parting.rank) + " parted from rank " +
+                   std::to_string(parting.other) + " in step " + std::to_string(parting.step) +
+                   ": " +
+                   (in_gradients ? "their gradients differ." : "equal gradients, other weights.");
+    const bool meant = meant_to_agree(of(parting.rank), of(parting.other), parting.step, compared);
+    const bool averaged = averages(of(parting.other).path, parting.step);
+    if (!meant || averaged) finding.severity = Severity::kHint;
     if (first != nullptr) {
       finding.phase = first->phase;
       finding.scope = first->scope;
@@ -140,13 +243,16 @@ class Ranks {
           "first of them: " + first->slot + " of " +
           (first->scope.empty() ? std::string("the root module") : first->scope));
     }
-    finding.evidence.push_back("equal on both ranks: the weights before this step, " +
-                               (alike == 0 ? "and none" : "and " + std::to_string(alike)) +
-                               " of its gradients and weights");
+    finding.evidence.push_back(
+        "equal on both ranks: the weights before this step, " +
+        (compared.alike == 0 ? "and none" : "and " + std::to_string(compared.alike)) +
+        " of its gradients and weights");
+    if (averaged) finding.evidence.push_back("weights are summed over ranks after their update");
     finding.cause =
-        shared_nothing ? "weights that are averaged every few steps, or shards of an optimizer, "
-                         "are like this; else gradients are never reduced"
-        : parting.in_gradients
+        finding.severity == Severity::kHint
+            ? "weights that are averaged every few steps, or shards of an optimizer, "
+              "are like this; else gradients are never reduced"
+        : in_gradients
             ? "gradients that are not reduced (no_sync, a parameter outside of the "
               "reduction, a hook), or a reduction that gives unlike results"
             : "an update that depends on the rank, or memory of the weights was overwritten";

@@ -152,6 +152,34 @@ TEST_CASE("diff: a value that changes on the way in both runs is a habit of the 
   CHECK(where(result) == Where{0, format::Phase::kLoss, "", "loss"});
 }
 
+TEST_CASE("diff: an op that writes its operand in one run alone is the root", "[diff][lineage]") {
+  const auto run = [](float left, float result) {
+    Run made = test::training(1);
+    const auto value = [&](const char* slot, std::vector<float> values, uint64_t storage) {
+      made.add({.scope = "fc1",
+                .slot = slot,
+                .op = "demo::norm",
+                .values = std::move(values),
+                .capture = format::Capture::kHash,
+                .storage = storage});
+    };
+    value("input:0", {1, 2, 3, 4}, 900);
+    value("input_after:0", {left, 2, 3, 4}, 900);
+    made.add({.scope = "fc1", .slot = "output:0", .op = "demo::other", .values = {result, 1}});
+    return made;
+  };
+  const DiffResult result = compared(run(1, 5), run(7, 9));
+  CHECK(root_class(result) == Class::kChangedBetween);
+  CHECK(where(result) == Where{0, format::Phase::kForward, "fc1", "input:0"});
+  CHECK(result.root->record.op == "demo::norm");
+  CHECK(result.root->changed_in_cand);
+  // What both runs write is a habit of the op; what diverged before is the cause.
+  CHECK(compared(run(7, 5), run(7, 9)).root->record.op == "demo::other");
+  Run before = run(7, 9);
+  scale(before.at(0, "fc1", "output:0"), 2);
+  CHECK(compared(run(1, 5), before).root->record.op != "demo::norm");
+}
+
 TEST_CASE("diff: a divergence before the producer wins over a change after it", "[diff][lineage]") {
   Run cand = with_lost_output(test::training(), 1);
   scale(cand.at(1, "", "input:0"), 2);
