@@ -100,8 +100,8 @@ ROOMS = {
     "tools/check/memory": "tools/check/model tools/common",
     "tools/check/training": "tools/check/model tools/common",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
-    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/training tools/check/values tools/common "
-        "tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/training tools/check/values "
+        "tools/common tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
     "tools/origin/digest": "tools/common tools/diff/read tools/origin/model tools/origin/read",

@@ -167,7 +167,7 @@ struct convtrace_flight {
   struct convtrace_message message;
   uint8_t phase, device_type, device_index;
   uint8_t awaited; /* 0: it begins */
-  uint8_t written; /* begins: the collective writes the tensor; awaited: the program did meanwhile */
+  uint8_t written; /* begins: the call writes it; awaited: the program did meanwhile */
   uint8_t reserved[3];
   uint32_t scope, call, op, slot, version;
   uint32_t line; /* of the program: "function (file:line)"; 0: none */

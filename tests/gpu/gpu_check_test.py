@@ -294,7 +294,8 @@ class OnTheCpu(GpuCheck):
             self.assertIn(done.returncode, (0, 3), done.stdout)
         self.assertEqual(seen["device"], "no GPU")
         passed = {name for name, check in seen["checks"].items() if check["result"] == "pass"}
-        self.assertLessEqual({"bug: forward", "bug: late", "correct: dlpack", "memory that is still needed", "memory that only its owner needs", "every faulty op", "every correct program",
+        self.assertLessEqual({"bug: forward", "bug: late", "correct: dlpack", "every faulty op", "every correct program",
+                              "memory that is still needed", "memory that only its owner needs",
                               "two ranks, one faulty", "faulty ops in C++", "gpt", "attention", "lstm", "checkpointed",
                               "distributed", "compiled", "GPT-like step", "interrupt", "end: os_exit", "kill -9",
                               "against torch in float64"}, passed)

@@ -70,10 +70,10 @@ void ReadCommands::add_show_options() {
       "--norms", norms_,
       "Instead: loss, norm of all gradients, largest norm of the gradient of one weight and loss "
       "scale of each step; with --json the norm of each weight");
-  CLI::Option* nan = show_.app->add_flag(
-      "--nan", nan_,
-      "Instead: the first NaN or infinity that has a consequence, who made it and of what, the last "
-      "values before it, early signs, and whose memory it was");
+  CLI::Option* nan = show_.app->add_flag("--nan", nan_,
+                                         "Instead: the first NaN or infinity that has a "
+                                         "consequence, who made it and of what, the last "
+                                         "values before it, early signs, and whose memory it was");
   CLI::Option* follow =
       show_.app->add_flag("--follow", show_options_.follow,
                           "Go on while the trace is being written; ends when it is closed (0), its "

@@ -5,7 +5,6 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 CASES = {}
 running = []  # the case
