@@ -40,23 +40,124 @@ TEST_CASE("check replicas-parted: gradients that differ", "[check][ranks]") {
   CHECK(contains(result.findings[0].text, "their gradients differ"));
 }
 
-TEST_CASE("check replicas-parted: ranks that never shared anything are a hint", "[check][ranks]") {
-  std::vector<Training> ranks = pair_of(4);
+/// The ranks train alone from a step on.
+void part(std::vector<Training>& ranks, uint32_t first) {
   for (Entry& entry : ranks[1].entries)
-    if (entry.value.phase == Phase::kBackward || entry.value.phase == Phase::kOptimizer)
+    if (entry.step >= first &&
+        (entry.value.phase == Phase::kBackward || entry.value.phase == Phase::kOptimizer))
       for (float& v : entry.value.values) v += 1;
+}
+/// The severity and the step of the only finding.
+std::pair<Severity, std::optional<uint32_t>> parting(const std::vector<Training>& ranks) {
   const List all = found(checked(ranks, {"replicas-parted"}));
   REQUIRE(all.size() == 1);
-  CHECK(all[0].severity == Severity::kHint);
-  CHECK(all[0].step == 0);
+  return {all[0].severity, all[0].step};
+}
+constexpr auto hint_in = [](uint32_t step) {
+  return std::pair(Severity::kHint, std::optional(step));
+};
+constexpr auto error_in = [](uint32_t step) {
+  return std::pair(Severity::kError, std::optional(step));
+};
+
+TEST_CASE("check replicas-parted: ranks that never shared anything are a hint", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  part(ranks, 0);
+  CHECK(parting(ranks) == hint_in(0));
 }
 
 TEST_CASE("check replicas-parted: from the first step on, beside what is shared",
           "[check][ranks]") {
   std::vector<Training> ranks = pair_of(4);
   ranks[1].at(0, "fc1", "grad:weight").values[0] += 1;
+  ranks[1].at(0, "fc1", "param:weight", Phase::kOptimizer).values[0] += 1;
   const List all = found(checked(ranks, {"replicas-parted"}));
   CHECK(all == List{{"replicas-parted", Severity::kError, 0, "fc1", "grad:weight"}});
+}
+
+TEST_CASE("check replicas-parted: what is equal by chance is no sign of sharing",
+          "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  part(ranks, 0);
+  SECTION("a weight that does not move") {
+    for (Training& rank : ranks)
+      for (const char* layer : {"fc1", "fc2"})
+        for (const char* slot : {"param:weight", "param:bias"})
+          if (std::string_view(layer) == "fc1" || std::string_view(slot) == "param:bias")
+            rank.at(0, layer, slot, Phase::kOptimizer).values =
+                rank.at(0, layer, slot, Phase::kForward).values;
+  }
+  SECTION("gradients of one number") {
+    for (Training& rank : ranks)
+      for (const char* slot : {"grad:weight", "grad:bias"}) {
+        rank.at(0, "fc1", slot).values.assign(8, 0);
+        rank.at(0, "fc2", slot).values.assign(8, 0.5F);
+      }
+    ranks[1].at(0, "fc1", "grad:weight").values[0] = 1;
+  }
+  SECTION("a penalty that knows no batch, and an update of its sign") {
+    for (const char* slot : {"grad:bias", "param:bias"})
+      ranks[1].at(0, "fc2", slot, slot[0] == 'g' ? Phase::kBackward : Phase::kOptimizer).values =
+          ranks[0].at(0, "fc2", slot, slot[0] == 'g' ? Phase::kBackward : Phase::kOptimizer).values;
+  }
+  SECTION("steps that took the same batch") {
+    ranks = pair_of(4);
+    part(ranks, 2);
+    for (const uint32_t step : {0U, 1U})
+      ranks[1].at(step, "", "input:0").values = ranks[0].at(step, "", "input:0").values;
+    CHECK(parting(ranks) == hint_in(2));
+    ranks[1].at(1, "", "input:0").values[0] += 1;
+    CHECK(parting(ranks) == error_in(2));
+    return;
+  }
+  CHECK(parting(ranks) == hint_in(0));
+}
+
+TEST_CASE("check replicas-parted: an optimizer that reduces the gradients itself",
+          "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(4);
+  for (Entry& entry : ranks[1].entries)
+    if (entry.value.phase == Phase::kBackward)
+      for (float& v : entry.value.values) v += 1;
+  const check::CheckResult result = checked(ranks, {"replicas-parted"});
+  CHECK(found(result) == List{});
+  CHECK(judged(result, "replicas-parted") == 1);
+  // It leaves one out, from the first step or from a later one on.
+  std::vector<Training> later = ranks;
+  later[1].at(2, "fc2", "param:bias").values[0] += 1;
+  CHECK(parting(later) == error_in(2));
+  ranks[1].at(0, "fc2", "param:bias", Phase::kOptimizer).values[0] += 1;
+  CHECK(parting(ranks) == error_in(0));
+}
+
+TEST_CASE("check replicas-parted: weights that are averaged later are a hint", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  part(ranks, 2);
+  CHECK(parting(ranks) == error_in(2));
+  const auto send = [&ranks](const std::string& op, const auto& values_of) {
+    std::vector<Training> sending = ranks;
+    for (Training& rank : sending)
+      rank.value(3, {.scope = {},
+                     .slot = "sent:0",
+                     .phase = Phase::kCommunication,
+                     .op = op,
+                     .values = values_of(rank)});
+    return parting(sending);
+  };
+  const auto weight = [](Training& rank) { return rank.at(3, "fc1", "param:weight").values; };
+  CHECK(send("all_reduce", weight) == hint_in(2));
+  CHECK(send("all_reduce", [](Training&) { return noise(1, 144); }) == hint_in(2));
+  // Results of an evaluation, weights for a checkpoint, and gradients before the update.
+  CHECK(send("all_reduce", [](Training&) { return noise(1, 64); }) == error_in(2));
+  CHECK(send("gather", weight) == error_in(2));
+  for (Training& rank : ranks)
+    rank.before(3, "fc1", "grad:weight",
+                {.scope = {},
+                 .slot = "sent:0",
+                 .phase = Phase::kCommunication,
+                 .op = "all_reduce",
+                 .values = noise(1, 144)});
+  CHECK(parting(ranks) == error_in(2));
 }
 
 TEST_CASE("check replicas-parted: shards and ranks that end early are silent", "[check][ranks]") {
