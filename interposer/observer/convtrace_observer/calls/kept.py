@@ -8,6 +8,7 @@ from ..base import signals
 
 _MOST = 64  # tensors of one node
 _MOST_CALLS = 256
+_SEQUENCES = frozenset((tuple, list))  # whose elements are looked at; to walk what is larger, or the program's own, may cost
 
 # References of C++ to a tensor that a backward has to itself, as torch 2.13 counts them: a gradient (Python alone), and
 # a saved tensor (Python, and the node). A view has one more on its base, and on the storage.
@@ -41,10 +42,13 @@ class Kept:
             found = [("saved", index, tensor) for index, tensor in enumerate(self._saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
             return []
-        for name, value in vars(node).items():
-            inside = self._read.tensors(value)
-            found += [("ctx", name if len(inside) == 1 else "%s.%d" % (name, index), tensor)
-                      for index, tensor in enumerate(inside)]
+        for name, value in list(vars(node).items()):
+            kind = type(value)
+            if kind in self._read.plain:
+                found.append(("ctx", name, value))
+            elif kind in _SEQUENCES and len(value) <= _MOST:
+                found += [("ctx", "%s.%d" % (name, index), one) for index, one in enumerate(value)
+                          if type(one) in self._read.plain]
         return found[:_MOST]
 
     def is_shared_gradient(self, tensor):
