@@ -30,7 +30,8 @@ struct OpFinding {
   bool shared = false;        ///< input-mutated: somebody else holds that memory
   bool loosely = false;       ///< overwritten: perhaps nobody reads it any more
   bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
-  Owner made{}, reader{};     ///< overwritten: the record before, and the one that differs
+  /// overwritten: the record before, the one that differs, the first of the bytes that it has
+  Owner made{}, reader{}, first{};
   uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now
   /// Number of times that this op did this in this scope, including this one.
   uint64_t occurrence = 1;

@@ -128,16 +128,23 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   if (finding.writer_known) {
     text += writer(finding, definitions) +
             " is what lies there now: it was written into memory that is still needed. Write into "
-            "memory of its own, or work on a copy.";
+            "memory of its own, or work on a copy. ";
+  } else if (named(finding.first) != named(finding.reader)) {
+    text += "The bytes that are there now were first seen as " + named(finding.first) +
+            ": a buffer that is used again too early. ";
   } else {
     text +=
-        "No op that is recorded gave these bytes: look for a kernel, or code of NumPy, that writes "
-        "through a pointer between the two, as into a buffer that is used again too early.";
+        "No op that is recorded gave these bytes: look for a kernel, code of NumPy, or a write "
+        "through .data between the two, as into a buffer that is used again too early. ";
   }
   if (definitions.text(finding.reader.slot).starts_with("lent:")) {
-    text += " If no layer needs that data for its gradient, nothing is wrong.";
+    text += "If no layer needs that data for its gradient, nothing is wrong.";
+  } else if (finding.loosely && finding.reader.op) {
+    text +=
+        "If the backward does not read it (a scratch buffer, running statistics), nothing is "
+        "wrong.";
   } else if (finding.loosely) {
-    text += " If the backward writes that attribute of ctx before it reads it, nothing is wrong.";
+    text += "If that write is meant, nothing is wrong.";
   }
   return text + repeated(finding);
 }

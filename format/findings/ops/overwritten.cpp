@@ -34,7 +34,8 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (stats == nullptr || stats->value.storage == 0 || stats->bytes == 0) return;
   const SlotRole role = roles_.of(stats->slot);
   if (role == SlotRole::kNone) return;
-  const bool is_kept = role == SlotRole::kKept || role == SlotRole::kKeptLoosely;
+  const bool is_kept =
+      role == SlotRole::kKept || role == SlotRole::kKeptLeaf || role == SlotRole::kKeptOfCtx;
   const bool is_result =
       role == SlotRole::kGiven || role == SlotRole::kLeft || role == SlotRole::kLeftShared;
   const format::Phase phase = stats->place.phase;
@@ -63,8 +64,8 @@ Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool gi
 /// The op's forward has returned, or its backward is about to run.
 void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings& findings) {
   // PyTorch looks at the count of writes of what save_for_backward keeps, and of nothing else.
-  const uint64_t value =
-      role == SlotRole::kKeptLoosely ? key_of_memory(event) : key_of_value(event);
+  const bool of_ctx = role == SlotRole::kKeptOfCtx;
+  const uint64_t value = of_ctx ? key_of_memory(event) : key_of_value(event);
   const uint64_t key = mix(mix(key_of_call(event.op, event.place), event.slot.value), value);
   if (event.place.phase != format::Phase::kBackward) {
     kept_.get(key).first = seen_of(event, true);
@@ -72,8 +73,12 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   }
   const Seen* const made = kept_.find(key);
   if (made == nullptr || made->hash == event.stats.hash) return;
+  // A buffer that is used again has the new bytes in another forward; what backwards add to has not.
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  const bool in_forward = first != nullptr && first->place.phase != format::Phase::kBackward;
+  if (of_ctx && !in_forward) return;
   OpFinding finding = finding_of(event, *made);
-  finding.loosely = role == SlotRole::kKeptLoosely;
+  finding.loosely = role != SlotRole::kKept;
   report(std::move(finding), findings);
 }
 
@@ -101,7 +106,10 @@ void Overwritten::taken(const format::TensorStats& event) {
 void Overwritten::gradient(const format::TensorStats& event, Findings& findings) {
   const auto found = suspected_.find(key_of_output(event.op, event.place, event.slot));
   if (found == suspected_.end()) return;
-  if (found->second.header.step == event.header.step) report(std::move(found->second), findings);
+  if (found->second.header.step == event.header.step) {
+    found->second.loosely = !found->second.writer_known;
+    report(std::move(found->second), findings);
+  }
   suspected_.erase(found);
 }
 
@@ -123,6 +131,7 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   const Seen* const first = bytes_.find(key_of_memory(victim));
   finding.writer_known = first != nullptr && first->given && first->step == reader.step;
   const Seen& told = finding.writer_known ? *first : reader;
+  if (first != nullptr) finding.first = owner_of(*first);
   finding.place = told.place;
   finding.op = told.op;
   finding.slot = told.slot;

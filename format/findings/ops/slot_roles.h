@@ -13,8 +13,9 @@
 namespace convtrace::judge {
 
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
-/// its memory. kKept: for the backward, by save_for_backward; kKeptLoosely: as an attribute of ctx.
-/// kLent: data in memory of somebody else, when the backward pass begins.
+/// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
+/// to, perhaps state that the backward does not read; kKeptOfCtx: as an attribute of ctx. kLent: data
+/// in memory of somebody else, when the backward pass begins.
 enum class SlotRole : uint8_t {
   kNone,
   kTaken,
@@ -22,7 +23,8 @@ enum class SlotRole : uint8_t {
   kLeftShared,
   kGiven,
   kKept,
-  kKeptLoosely,
+  kKeptLeaf,
+  kKeptOfCtx,
   kLent
 };
 
@@ -51,7 +53,8 @@ class SlotRoles {
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},
-        {"ctx", SlotRole::kKeptLoosely},
+        {"saved_leaf", SlotRole::kKeptLeaf},
+        {"ctx", SlotRole::kKeptOfCtx},
         {"lent", SlotRole::kLent}};
     const std::string_view name = slot.substr(0, slot.find(':'));
     for (const auto& [text, role] : kRoles) {

@@ -3,7 +3,7 @@
 /// Where this Python keeps frames, and what a frame's code says. Nothing of it is taken from headers
 /// of Python: it is searched for in memory, by frames that Python has told.
 ///
-/// Threads:  pure functions. learn() is for a thread of Python that is inside the known frames.
+/// Threads:  pure functions. learn_layout() is for a thread of Python that is inside the known frames.
 /// Errors:   learn() reads by the kernel, which refuses what cannot be read; nullopt where one of
 ///           the parts is not found, as with Python 3.10 and earlier, whose table of lines differs.
 /// Source:   Python 3.11's Include/internal/pycore_frame.h for what there is to find;

@@ -58,7 +58,7 @@ class Observer(State):
         self.marks = program_facts.Marks(torch)
         self.generators = program_facts.Generators(torch, self.read.unobserved, self.marks)
         self.repeated_ops = repeated_ops.RepeatedOps(self, torch)
-        self.reused_outputs = reused_outputs.ReusedOutputs(self)
+        self.reused_outputs = reused_outputs.ReusedOutputs(self, torch)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))

@@ -220,8 +220,7 @@ def wrong_weight_written():
         @staticmethod
         def backward(ctx, grad):
             x, weight = ctx.saved_tensors
-            with torch.no_grad():
-                weight.mul_(0.9)
+            raw(weight).mul_(0.9)
             return grad @ weight.t(), x.t() @ grad
 
     weight = nn.Parameter(torch.randn(8, 8))
@@ -525,17 +524,57 @@ def right_main_grad():
         @staticmethod
         def forward(ctx, x, weight):
             ctx.save_for_backward(x, weight)
+            ctx.main_grad = weight.main_grad
             return x @ weight
 
         @staticmethod
         def backward(ctx, grad):
             x, weight = ctx.saved_tensors
-            weight.main_grad.add_(x.t() @ grad)
+            ctx.main_grad.add_(x.t() @ grad)
             return grad @ weight.t(), None
 
     weight = nn.Parameter(torch.randn(8, 8))
     weight.main_grad = torch.zeros(8, 8)
-    model = Block(lambda h: Fused.apply(h, weight))
+    model = Block(lambda h: Fused.apply(Fused.apply(h, weight), weight))
+    train(model, model.parameters())
+
+
+@case
+def right_fused_update():
+    """As LOMO: the backward updates the weight."""
+
+    class Updated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            given = grad @ weight.t()
+            with torch.no_grad():
+                weight.sub_(x.t() @ grad, alpha=0.01)
+            return given, None
+
+    weight = nn.Parameter(torch.randn(8, 8))
+    model = Block(lambda h: Updated.apply(h, weight))
+    train(model, model.parameters())
+
+
+@case
+def right_ctx_with_names_of_nodes():
+    class Named(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.name = "named"
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    model = Block(lambda h: Named.apply(Named.apply(h)))
     train(model, model.parameters())
 
 

@@ -36,26 +36,29 @@ bool flows(const ValueRecord& record) {
          record.kind != SlotKind::kOther;
 }
 
-/// For each record of an op's operand behind the op (`input_after:0`, `saved_shared:0`) the record
-/// of it in front of the op; kNoMatch for others. A gradient that a backward was given goes to
-/// others, too, and made_by.h tells it by them.
+/// For each record of an op's operand behind the op the record of it in front of the op; kNoMatch
+/// for others.
 std::vector<uint32_t> operands_before(const StepRecords& step) {
   std::vector<uint32_t> before(step.values.size(), kNoMatch);
   std::unordered_map<uint64_t, uint32_t> last;
   for (uint32_t i = 0; i < step.values.size(); ++i) {
     const ValueRecord& r = step.values[i];
-    const bool is_left = r.kind == SlotKind::kOther;
-    if (!r.key.op || r.value.storage == 0 || (!is_left && r.kind != SlotKind::kInput)) continue;
-    const uint64_t of_call = KeyHash()(call_key(r));
-    const uint64_t key = mix_all({of_call, r.value.storage, r.value.offset, r.bytes});
-    const auto [entry, is_new] = last.emplace(key, i);
-    if (!is_new && is_left) before[i] = entry->second;
-    entry->second = i;
+    if (!r.key.op || r.value.storage == 0) continue;
+    const uint64_t call = KeyHash()(call_key(r));
+    if (!r.before) {
+      last.insert_or_assign(mix_all({call, r.key.slot.value}), i);
+      continue;
+    }
+    const auto found = last.find(mix_all({call, r.before.value}));
+    if (found == last.end()) continue;
+    const format::ValueId& value = step.values[found->second].value;
+    if (value.storage == r.value.storage && value.offset == r.value.offset)
+      before[i] = found->second;
   }
   return before;
 }
 
-/// Whether one is a view with its dimensions in another order.
+/// Whether one is a view of the other with its dimensions in another order.
 bool is_turned(std::span<const uint64_t> a, std::span<const uint64_t> b) {
   return !std::ranges::equal(a, b) && std::ranges::is_permutation(a, b);
 }

@@ -8,21 +8,8 @@ namespace {
 
 /// Whether the record is a result, or what an op left of an operand.
 bool is_written(const Passed& one, std::string_view slot) {
-  const std::string_view name = slot.substr(0, slot.find(':'));
   return one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradInput ||
-         name.ends_with("_after") || name.ends_with("_shared");
-}
-
-/// "saved:0" of "saved_shared:0", which is what an op left there.
-std::string operand_of(std::string_view slot) {
-  const size_t colon = std::min(slot.find(':'), slot.size());
-  const std::string_view name = slot.substr(0, colon);
-  for (const std::string_view left : {"_after", "_shared"}) {
-    if (name.ends_with(left))
-      return std::string(name.substr(0, name.size() - left.size())) +
-             std::string(slot.substr(colon));
-  }
-  return std::string(slot);
+         !operand_before(slot).empty();
 }
 
 }  // namespace
@@ -47,10 +34,13 @@ std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result
       return is_same_memory(one, kept) && has_same_bytes(one, kept);
     });
     if (writer == between.end() || !is_written(*writer, names.text(writer->slot))) continue;
+    const std::string_view text = names.text(writer->slot);
+    const std::string operand = operand_before(text);
+    const std::string slot = operand.empty() ? std::string(text) : operand;
     return MadeBy{
         .how = HowKnown::kOverwrote,
         .receiver = maker_of(step[result], names, std::string(names.text(step[result].slot))),
-        .makers = {maker_of(*writer, names, operand_of(names.text(writer->slot)))}};
+        .makers = {maker_of(*writer, names, slot)}};
   }
   return std::nullopt;
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,8 @@ enum class SlotKind : uint8_t {
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
+/// "saved:0" of "saved_shared:0": the operand in front of the op, of a record behind it; "" of others.
+[[nodiscard]] std::string operand_before(std::string_view slot);
 /// @return whether an op returns memory that it does not write, so that its content is arbitrary.
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
 /// @return whether an op is a kernel that a compiler fused, as the observer names it.
@@ -94,6 +97,7 @@ struct ValueRecord {
   RecordKey key;
   SlotKind kind = SlotKind::kOther;
   format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
+  format::StringId before;  ///< of an operand behind its op: the slot of it in front of the op
   format::StringId kernel;  ///< as the driver names it, or none
   uint64_t t_ns = 0;
   uint64_t seq = 0;

@@ -163,6 +163,7 @@ void StepStream::take(const format::TensorStats& event) {
                 .phase = event.place.phase};
   record.kind = slot.kind;
   record.tensor = slot.tensor;
+  record.before = slot.before;
   record.unclipped = slot.unclipped;
   const Op& of = op(event.op);
   record.unwritten = slot.kind == SlotKind::kOutput && of.leaves_unwritten;
@@ -276,6 +277,9 @@ const StepStream::Slot& StepStream::shared_slot(StringId local) {
     slot.id = shared(local);
     slot.kind = slot_kind(text);
     slot.unclipped = text.starts_with("grad_unclipped:");
+    // A gradient that a backward was given goes to others, too: made_by.h tells it by them.
+    const std::string before = operand_before(text);
+    if (!before.empty() && !before.starts_with("grad_output:")) slot.before = names_.intern(before);
     if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
   }
   return slot;

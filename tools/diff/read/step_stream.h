@@ -63,7 +63,7 @@ class StepStream final : public StepSource {
 
  private:
   struct Slot {
-    format::StringId id, tensor;
+    format::StringId id, tensor, before;
     SlotKind kind = SlotKind::kOther;
     bool unclipped = false;
   };

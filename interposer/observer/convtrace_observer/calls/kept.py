@@ -17,11 +17,10 @@ _COUNTED_AS_KNOWN = (2, 13)
 
 
 class Kept:
-    def __init__(self, torch, observer):
+    def __init__(self, torch, observer, nodes):
         self._observer, self._read = observer, observer.read
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
-        # The getter in C: subclasses have properties of this name, which are code of Python.
-        self._saved = torch._C._FunctionBase.saved_tensors.__get__
+        self._nodes, self._packs_single = nodes, False
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         known = tuple(int(part) for part in torch.__version__.split(".")[:2]) == _COUNTED_AS_KNOWN
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None) if known else None
@@ -34,12 +33,21 @@ class Kept:
             self._calls.clear()
         number = self._calls.get((op, place), 0)
         self._calls[op, place] = number + 1
-        return number if number < _MOST_CALLS and self._hooks is not None and self._hooks(False) is None else None
+        return number if number < _MOST_CALLS and self._is_plain() else None
+
+    def _is_plain(self):
+        return not self._packs_single and self._hooks is not None and self._hooks(False) is None
+
+    def packs_single(self):
+        """The program sets hooks on single saved tensors: which, nobody tells, and reading one would run them."""
+        self._packs_single = True
 
     def tensors(self, node):
         """@return [(kind of slot, name, tensor)]; empty where the node has been freed or refuses."""
+        if self._packs_single:
+            return []
         try:
-            found = [("saved", index, tensor) for index, tensor in enumerate(self._saved(node)) if tensor is not None]
+            found = [("saved", index, tensor) for index, tensor in enumerate(self._nodes.saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
             return []
         for name, value in list(vars(node).items()):
@@ -50,6 +58,12 @@ class Kept:
                 found += [("ctx", "%s.%d" % (name, index), one) for index, one in enumerate(value)
                           if type(one) in self._read.plain]
         return found[:_MOST]
+
+    def states(self, tensors, inputs):
+        """@return which of the saved ones are inputs that no gradient goes to: perhaps state, as running statistics, that
+        is kept and not read."""
+        return frozenset(name for kind, name, tensor in tensors if kind == "saved" and tensor.is_leaf and
+                         not tensor.requires_grad and any(one is tensor for one in inputs))
 
     def is_shared_gradient(self, tensor):
         """Whether somebody else is to read a gradient that a backward was given: another branch of the graph."""

@@ -52,7 +52,7 @@ class ModuleCalls:
         """A closure, since it runs at every module call of the program. Where torch's own function only passes on, this
         frame takes the place of that one: recursion goes as deep as without us."""
         is_folded = self._observer.is_folded
-        enter, leave, stopped = self._observer.hot.enter, self._observer.hot.leave, self._stopped
+        enter, leave, stopped, recompute = self._observer.hot.enter, self._observer.hot.leave, self._stopped, _RECOMPUTE
         if original is self._original and _only_passes_on(original):
             @functools.wraps(original)
             def __call__(self, *args, **kwargs):
@@ -66,8 +66,11 @@ class ModuleCalls:
                         result = self._call_impl(*args, **kwargs)
                 except BaseException:
                     if call is not None:
-                        stopped(call, self)
-                        leave(call, None, None)
+                        try:
+                            if call[0].slot[1] == recompute:
+                                stopped(call, self)
+                        finally:
+                            leave(call, None, None)
                     raise
                 if call is not None:
                     leave(call, self, result)
@@ -85,8 +88,11 @@ class ModuleCalls:
                 result = original(self, *args, **kwargs)
             except BaseException as error:
                 if call is not None:
-                    stopped(call, self)
-                    leave(call, None, None)
+                    try:
+                        if call[0].slot[1] == recompute:
+                            stopped(call, self)
+                    finally:
+                        leave(call, None, None)
                 frames.hide(error)
                 raise
             if call is not None:
@@ -145,7 +151,7 @@ class ModuleCalls:
         written by then is recorded."""
         observer, (thread, entry, key) = self._observer, call[:3]
         try:
-            if observer.capture and thread.slot[1] == _RECOMPUTE and own(module, "_buffers"):
+            if observer.capture and own(module, "_buffers"):
                 self.record_buffers(thread, entry, module, key & 0xFFFFFFFF, key >> 32)
         except Exception as error:
             observer.failed("module buffers", error)

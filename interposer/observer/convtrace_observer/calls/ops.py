@@ -8,7 +8,7 @@ import functools
 import weakref
 
 from ..base import engine, frames, replaced, scopes, signals, values
-from . import kept
+from . import kept, nodes
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -48,12 +48,13 @@ def _backward_tag(name):
 
 class _Node:
     """Of an autograd.Function's call: the node's number, the slot word of the module call that it was in, the tag of its
-    backward, and which call of the op in that module call it was, if what it keeps was recorded, else None."""
+    backward; if what it keeps was recorded, which call of the op in that module call it was, else None, and which of the
+    saved tensors are state."""
 
-    __slots__ = ("number", "place", "tag", "call")
+    __slots__ = ("number", "place", "tag", "call", "states")
 
-    def __init__(self, number, place, tag, call):
-        self.number, self.place, self.tag, self.call = number, place, tag, call
+    def __init__(self, number, place, tag, call, states):
+        self.number, self.place, self.tag, self.call, self.states = number, place, tag, call, states
 
 
 class _Tags:
@@ -86,7 +87,8 @@ class CustomOps:
         self._library_tags = _Tags(_library_tag)
         self._function_tags = _Tags(_function_tags)
         self._nodes = {}  # id of an autograd.Function's node -> _Node
-        self._kept = kept.Kept(torch, observer)
+        self._graph = nodes.Nodes(torch)
+        self._kept = kept.Kept(torch, observer, self._graph)
 
     def install(self):
         ops = self._torch._ops
@@ -94,11 +96,27 @@ class CustomOps:
             self._replaced.wrap(getattr(ops, name, None), "__call__", self._library_call)
         # A classmethod of Python since torch 2.0, of C since 2.15.
         self._replaced.wrap(self._torch.autograd.Function, "apply", self._function_apply)
+        self._replaced.wrap(getattr(self._torch._C._autograd, "SavedTensor", None), "register_hooks", self._register_hooks)
         backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
         self._replaced.wrap(backward, "apply", self._function_backward)
 
     def remove(self):
         self._replaced.put_back()
+
+    def _register_hooks(self, original):
+        kept_tensors = self._kept
+
+        @frames.unseen
+        @functools.wraps(original)
+        def register_hooks(self, /, *args, **kwargs):
+            kept_tensors.packs_single()
+            try:
+                return original(self, *args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
+
+        return register_hooks
 
     def _library_call(self, original):
         observer, record, tag_of = self._observer, self._record, self._library_tags.of
@@ -140,7 +158,7 @@ class CustomOps:
             except BaseException as error:
                 frames.hide(error)
                 raise
-            self._remember(result, *(tags or (library_op, library_op.backward)))
+            self._remember(result, (args, kwargs), *(tags or (library_op, library_op.backward)))
             return result
 
         return apply
@@ -164,7 +182,7 @@ class CustomOps:
                 if tag is None:
                     return original(self, *args)
                 return record(tag, functools.partial(original, self), args, {},
-                              (self, node.call) if node is not None and node.call is not None else None)
+                              (self, node) if node is not None and node.call is not None else None)
             except BaseException as error:
                 frames.hide(error)
                 raise
@@ -175,9 +193,9 @@ class CustomOps:
 
     def _node_of(self, node):
         known = self._nodes.get(id(node))
-        return known if known is not None and known.number == node._sequence_nr() else None
+        return known if known is not None and known.number == self._graph.number(node) else None
 
-    def _remember(self, result, tag, backward):
+    def _remember(self, result, arguments, tag, backward):
         """What an op does in backward belongs to the module that called it forward, not to the one whose output gradient
         came last. A node is known by its address, and by the number that autograd gives each. What it keeps for its
         backward is recorded."""
@@ -186,35 +204,39 @@ class CustomOps:
             with observer.read.unobserved():
                 for tensor in observer.read.tensors(result):
                     node = tensor.grad_fn
-                    if isinstance(node, self._torch.autograd.function.BackwardCFunction):
+                    if node is not None and self._graph.is_of_function(node):
                         thread = observer.threads.state
                         call = self._kept.next_call(tag.name, thread.slot[0]) if observer.capture else None
+                        states = ()
                         if call is not None:
                             tensors = self._kept.tensors(node)
-                            self._record_kept(thread, tag, self._phase(thread, tag), tensors, call)
+                            states = self._kept.states(tensors, observer.read.tensors(arguments))
+                            self._record_kept(thread, tag, self._phase(thread, tag), tensors, call, states)
                             call = call if tensors else None
                         if len(self._nodes) == _MAX_PLACES:
                             self._nodes.clear()
-                        self._nodes[id(node)] = _Node(node._sequence_nr(), thread.slot[0], backward, call)
+                        self._nodes[id(node)] = _Node(self._graph.number(node), thread.slot[0], backward, call, states)
                         break
             observer.submit(observer.threads.state)
         except Exception as error:
             observer.failed("custom op", error)
 
-    def _record_kept(self, thread, tag, phase, kept_tensors, number, kind="%s"):
-        """Packs the hash of each tensor. `number`: of the op's calls in this call of the module."""
+    def _record_kept(self, thread, tag, phase, kept_tensors, number, states=(), kind="%s"):
+        """Packs the hash of each tensor. `number`: of the op's calls in this call of the module. `states`: which of the
+        saved ones are state."""
         observer = self._observer
         op, (scope, call) = observer.port.intern(tag.name), thread.place()
         for role, name, tensor in kept_tensors:
             value = observer.read(tensor)
             if value is not None:
+                role = "saved_leaf" if name in states else role
                 slot = observer.modules.slot(kind % role, "%s@%d" % (name, number) if number else name)
                 thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
 
     @frames.unseen
     def _record(self, tag, call, args, kwargs, node=None):
         """Runs the op; only what it raises itself leaves this function. `node`: of a backward whose kept tensors were
-        recorded behind the forward, and the call's number there."""
+        recorded behind the forward, and what is known of that."""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
         around = thread.op
@@ -231,7 +253,7 @@ class CustomOps:
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
         repeated calls wants behind the op or None, numbers of the operands that others hold, what of the kept tensors is
-        looked at behind the op: kind of slot, number of the call, tensors)."""
+        looked at behind the op: number of the call, those that others hold, parameters; or None)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -239,7 +261,7 @@ class CustomOps:
                 return None
             capture = engine.HASH if observer.capture else None
             thread.batch.op_begin(self._phase(thread, tag), *thread.place(), observer.port.intern(tag.name))
-            shared, kept_shared, watched = (), (), None
+            shared, kept_shared, watched = (), None, None
             with observer.read.unobserved():
                 operands = self._operands(thread, tag, tag.input, (args, kwargs), 0, capture)
                 if capture is not None and self._phase(thread, tag) == engine.FORWARD:
@@ -258,13 +280,14 @@ class CustomOps:
         gradients = self._observer.read.tensors(args)
         shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
         if node is None:
-            return shared, ()
-        node, number = node
-        tensors = self._kept.tensors(node)
-        self._record_kept(thread, tag, tag.phase, tensors, number)
+            return shared, None
+        node, known = node
+        number, tensors = known.call, self._kept.tensors(node)
+        self._record_kept(thread, tag, tag.phase, tensors, number, known.states)
         saved = [one for one in tensors if one[0] == "saved"]
-        return shared, (("%s_shared", number, [one for one in saved if self._kept.is_shared_saved(node, one[2])]),
-                        ("%s_after", number, [one for one in saved if one[2].is_leaf and one[2].requires_grad]))
+        # A counted write to a parameter is an update: for any other op that has saved it, torch raises.
+        leaves = [(one, values.version(one[2])) for one in saved if one[2].is_leaf]
+        return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves)
 
     def _after(self, tag, begun, args, kwargs, result):
         observer = self._observer
@@ -277,8 +300,11 @@ class CustomOps:
                 if watched is not None:
                     observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
-                for kind, number, tensors in kept_shared:
-                    self._record_kept(thread, tag, tag.phase, tensors, number, kind)
+                if kept_shared is not None:
+                    number, held, leaves = kept_shared
+                    uncounted = [one for one, version in leaves if values.version(one[2]) == version]
+                    self._record_kept(thread, tag, tag.phase, held, number, kind="%s_shared")
+                    self._record_kept(thread, tag, tag.phase, uncounted, number, kind="%s_after")
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),

@@ -5,9 +5,12 @@ in the graph of autograd, where each node has a number in the order in which nod
 of a call, and was made behind a later call whose output lies in the same memory, has read what the later call wrote.
 The graph is looked at when a backward pass begins, and only where two calls of a step gave out the same memory.
 """
+import _thread
 import collections
+import itertools
 
 from ..base import values
+from . import nodes
 
 _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph
@@ -26,14 +29,15 @@ _Output = collections.namedtuple("_Output", "node position begin end place")
 
 
 class ReusedOutputs:
-    def __init__(self, observer):
-        self._observer = observer
+    def __init__(self, observer, torch):
+        self._observer, self._nodes = observer, nodes.Nodes(torch)
         self._step = -1
         self._outputs = {}  # (op, slot) -> [_Output], of the step
         self._calls = 0
         self._by_storage = {}  # (op, slot, storage) -> [(first byte, the one behind the last)]
         self._begins = set()  # (op, slot, first byte)
         self._reused = set()  # keys of self._outputs of which two outputs have bytes in common
+        self._threads = set()  # each of which numbers its nodes by itself
 
     def see(self, thread, op, taken, given):
         """Behind a call that took the tensors `taken` and gave `given`. Must run inside `with read.unobserved()`."""
@@ -41,7 +45,9 @@ class ReusedOutputs:
         if self._step != observer.step or self._calls == _MOST_CALLS:
             self._step, self._calls = observer.step, 0
             self._outputs, self._by_storage, self._begins, self._reused = {}, {}, set(), set()
+            self._threads.clear()
         self._calls += 1
+        self._threads.add(_thread.get_ident())
         read, place = observer.read, thread.place()
         for index, tensor in enumerate(given):
             skipped, value = read.skipped, read(tensor)
@@ -55,7 +61,7 @@ class ReusedOutputs:
                 else:
                     self._reused.add((op, slot))
             known, node = self._outputs.setdefault((op, slot), []), tensor.grad_fn
-            known.append(_Output(node and (node.name(), node._sequence_nr()), len(known), begin, end, place))
+            known.append(_Output(None if node is None else self._key(node), len(known), begin, end, place))
 
     def _is_reused(self, op, slot, storage, begin, end, tensor):
         """Whether an earlier output lies there, too. A storage lives as long as somebody holds it, and its number is never
@@ -72,7 +78,10 @@ class ReusedOutputs:
         return reused
 
     def any(self):
-        return bool(self._reused) and self._step == self._observer.step
+        return bool(self._reused) and self._step == self._observer.step and len(self._threads) == 1
+
+    def _key(self, node):
+        return self._nodes.name(node), self._nodes.number(node)
 
     def tell(self, thread, structure):
         """Tells what was overwritten and then read. `structure`: what a backward pass starts from."""
@@ -80,9 +89,12 @@ class ReusedOutputs:
         told = 0
         for reader, maker in self._readers(structure, makers):
             (op, slot), output = makers[maker]
-            for later in self._outputs[op, slot][output.position + 1:]:
-                common = output.begin < later.end and later.begin < output.end
-                if common and later.node is not None and output.node[1] < later.node[1] < reader[1]:
+            for later in itertools.islice(self._outputs[op, slot], output.position + 1, None):
+                if later.node is not None and later.node[1] >= reader[1]:
+                    break
+                # A part of it may have been left as it was: an op that appends to a buffer.
+                same = output.begin == later.begin and output.end == later.end
+                if same and later.node is not None and output.node[1] < later.node[1]:
                     scope, call = output.place
                     thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
                         slot, output.position, later.position, call, reader[0]))
@@ -95,25 +107,25 @@ class ReusedOutputs:
     def _readers(self, structure, makers):
         """(name and number of a node that reads, the maker of what it reads), each maker with its last reader."""
         waiting = [tensor.grad_fn for tensor in self._observer.read.tensors(structure) if tensor.grad_fn is not None]
-        seen, found = {}, {}
+        nodes, seen, found = self._nodes, {}, {}
         while waiting and len(seen) < _MOST_NODES:
             node = waiting.pop()
             if node in seen:
                 continue
             seen[node] = True
-            name = node.name()
-            for child, _ in node.next_functions:
+            name = nodes.name(node)
+            for child, _ in nodes.next(node):
                 if child is None:
                     continue
                 waiting.append(child)
                 if name in _VIEWS:
                     continue
                 base = child
-                while base.name() in _VIEWS and base.next_functions and base.next_functions[0][0] is not None:
-                    base = base.next_functions[0][0]
-                key = base.name(), base._sequence_nr()
+                while nodes.name(base) in _VIEWS and nodes.next(base) and nodes.next(base)[0][0] is not None:
+                    base = nodes.next(base)[0][0]
+                key = self._key(base)
                 if key in makers:
-                    reader = name, node._sequence_nr()
+                    reader = name, nodes.number(node)
                     if key not in found or found[key][1] < reader[1]:
                         found[key] = reader
         return [(reader, maker) for maker, reader in found.items()]

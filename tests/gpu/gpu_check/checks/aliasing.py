@@ -159,9 +159,7 @@ NEEDED = {  # case of programs/needed_memory.py, by the name of its model: kind,
     "wrong_gradient_counted": ("input-mutated", "TenthBackward", "grad_output:0"),
     "wrong_buffer_saved": ("overwritten", "GateBackward", "saved:1"),
     "wrong_library_gradient": ("input-mutated", "inplace_tests::squareBackward", "saved:0"),
-    "wrong_between_modules": ("overwritten", None, "input:0"),
     "wrong_weight_between": ("overwritten", "WeightedBackward", "saved:1"),
-    "wrong_batch_refilled": ("overwritten", "WeightedBackward", "saved:0"),
     "wrong_second_backward": ("overwritten", "SquareBackward", "grad_input:0"),
 }
 COUNTED = {"wrong_saved_of_tanh", "wrong_gradient_counted", "wrong_library_gradient"}  # errors with torch 2.13 alone

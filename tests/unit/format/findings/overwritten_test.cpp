@@ -80,9 +80,17 @@ TEST_CASE("overwritten: what is kept as an attribute may be meant to change",
   Program p;
   p.forward("Gate", "ctx:mask", 5);
   p.version = 1;  // counted, and not compared by PyTorch
-  p.backward("GateBackward", "ctx:mask", 6);
-  REQUIRE(p.findings.size() == 1);
-  CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+  SECTION("filled again by another forward") {
+    p.forward("Gate", "ctx:mask@1", 6);
+    p.backward("GateBackward", "ctx:mask", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("first seen as ctx:mask@1") != std::string::npos);
+  }
+  SECTION("added to by backwards") {
+    p.backward("GateBackward", "ctx:mask", 6);
+    CHECK(p.findings.empty());
+  }
 }
 
 TEST_CASE("overwritten: nothing is said of another value, and of one that did not change",
@@ -158,6 +166,8 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
     CHECK(p.findings.empty());
     p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
     REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("through .data") != std::string::npos);
     CHECK(p.text(0).find("input:0 of module b") != std::string::npos);
     CHECK(p.text(0).find("output:0 of module a") != std::string::npos);
     return;

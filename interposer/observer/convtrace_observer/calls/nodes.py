@@ -1,0 +1,26 @@
+"""Nodes of autograd's graph. What a Function keeps in `ctx` is kept in the attributes of its node, under any name, and
+classes of programs have properties: of such nodes the getters in C are asked.
+"""
+
+
+class Nodes:
+    def __init__(self, torch):
+        base = torch._C._FunctionBase
+        self._function = torch.autograd.function.BackwardCFunction
+        self._name, self._number = base.name, base._sequence_nr
+        self._next = base.next_functions.__get__
+        self.saved = base.saved_tensors.__get__  # of a Function's node alone
+
+    def is_of_function(self, node):
+        return issubclass(type(node), self._function)
+
+    def name(self, node):
+        return self._name(node) if self.is_of_function(node) else node.name()
+
+    def number(self, node):
+        """@return in which order nodes are made, by each thread."""
+        return self._number(node) if self.is_of_function(node) else node._sequence_nr()
+
+    def next(self, node):
+        """@return [(node or None, number of its input)], nearer to the leaves."""
+        return self._next(node) if self.is_of_function(node) else node.next_functions
