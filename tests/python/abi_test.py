@@ -164,7 +164,7 @@ class Enumerations(unittest.TestCase):
             rows = re.findall(r'X\(k\w+, (\d+), "(\w+)", (\d+)\)', file.read())
         self.assertEqual(len(rows), len(values._DTYPES) + 1)
         for code, spelling, width in rows:
-            self.assertEqual(values._ELEMENT_BYTES[int(code)], int(width), spelling)
+            self.assertEqual(values.ELEMENT_BYTES[int(code)], int(width), spelling)
             if spelling != "unknown":
                 self.assertEqual(values._DTYPES[torch_name(spelling)], int(code), spelling)
 

@@ -179,6 +179,14 @@ class FakeEngine:
     def _decode_13(self, data):
         return SimpleNamespace(kind="spent", ns=engine.SPENT_MESSAGE.unpack(data)[3])
 
+    def _decode_17(self, data):
+        (_, _, _, phase, device, index, awaited, written, scope, call, op, slot, version, line, address, span, storage, base,
+         size) = engine.FLIGHT_MESSAGE.unpack(data)
+        return SimpleNamespace(
+            kind="flight", phase=PHASES[phase], device=(device, index), awaited=bool(awaited), written=bool(written),
+            scope=self.texts[scope], call=call, op=self.texts[op], slot=self.texts[slot], version=version,
+            line=self.texts[line], address=address, bytes=span, storage=storage, base=base, size=size)
+
     def _decode_14(self, data):
         (_, _, _, phase, dtype, device, index, scope, call, op, group, members, reduction, rank, size, peer, stream, sent, received,
          number, identity, tag) = engine.COLLECTIVE_MESSAGE.unpack(data)

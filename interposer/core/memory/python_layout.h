@@ -4,7 +4,7 @@
 /// of Python: it is searched for in memory, by frames that Python has told.
 ///
 /// Threads:  pure functions. learn_layout() is for a thread of Python that is inside the known frames.
-/// Errors:   learn() reads by the kernel, which refuses what cannot be read; nullopt where one of
+/// Errors:   learn_layout() reads by the kernel, which refuses what cannot be read; nullopt where one of
 ///           the parts is not found, as with Python 3.10 and earlier, whose table of lines differs.
 /// Source:   Python 3.11's Include/internal/pycore_frame.h for what there is to find;
 ///           Objects/locations.md (3.11) for the table of lines.

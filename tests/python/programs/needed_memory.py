@@ -380,6 +380,31 @@ def right_running_statistics():
 
 
 @case
+def right_batch_norm():
+    """Keeps running statistics that its backward does not read, as InPlace-ABN does; two calls before the backward."""
+
+    class Normed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, mean, variance):
+            ctx.save_for_backward(x, mean, variance)
+            return torch.nn.functional.batch_norm(x, mean, variance, training=True)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, *_ = ctx.saved_tensors
+            return grad / x.std(0), None, None
+
+    class Norm(nn.BatchNorm1d):
+        def forward(self, x):
+            return Normed.apply(x, self.running_mean, self.running_var)
+
+    norm = Norm(8)
+    model = Block(lambda h: norm(norm(h)))
+    model.norm = norm
+    train(model, model.parameters())
+
+
+@case
 def right_pool():
     pool = torch.empty(6, 8)
 

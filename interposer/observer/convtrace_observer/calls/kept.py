@@ -59,11 +59,11 @@ class Kept:
                           if type(one) in self._read.plain]
         return found[:_MOST]
 
-    def states(self, tensors, inputs):
-        """@return which of the saved ones are inputs that no gradient goes to: perhaps state, as running statistics, that
-        is kept and not read."""
-        return frozenset(name for kind, name, tensor in tensors if kind == "saved" and tensor.is_leaf and
-                         not tensor.requires_grad and any(one is tensor for one in inputs))
+    def states(self, thread, tensors, inputs):
+        """Of saved tensors that are inputs to which no gradient goes, perhaps state that is kept and not read: what
+        stands for "saved" in their slots, None for buffers of the module that runs, which are not looked at."""
+        return {name: None if is_buffer(thread, tensor) else "saved_leaf" for kind, name, tensor in tensors
+                if kind == "saved" and tensor.is_leaf and not tensor.requires_grad and any(one is tensor for one in inputs)}
 
     def is_shared_gradient(self, tensor):
         """Whether somebody else is to read a gradient that a backward was given: another branch of the graph."""
@@ -88,3 +88,10 @@ class Kept:
         except Exception as error:  # a kind of tensor without a storage
             signals.let_pass(error)
             return False
+
+
+def is_buffer(thread, tensor):
+    """Whether a tensor is a buffer of the module that runs: kernels of normalizations write running statistics past
+    PyTorch's count."""
+    entry = thread.entry
+    return entry is not None and any(number == id(tensor) for number, _ in entry.buffers or ())

@@ -25,6 +25,7 @@ TORCH_NAMESPACES = frozenset((
 _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
 _MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
+_NO_STATES = {}
 
 
 class _Tag:
@@ -207,10 +208,10 @@ class CustomOps:
                     if node is not None and self._graph.is_of_function(node):
                         thread = observer.threads.state
                         call = self._kept.next_call(tag.name, thread.slot[0]) if observer.capture else None
-                        states = ()
+                        states = _NO_STATES
                         if call is not None:
                             tensors = self._kept.tensors(node)
-                            states = self._kept.states(tensors, observer.read.tensors(arguments))
+                            states = self._kept.states(thread, tensors, observer.read.tensors(arguments))
                             self._record_kept(thread, tag, self._phase(thread, tag), tensors, call, states)
                             call = call if tensors else None
                         if len(self._nodes) == _MAX_PLACES:
@@ -221,15 +222,15 @@ class CustomOps:
         except Exception as error:
             observer.failed("custom op", error)
 
-    def _record_kept(self, thread, tag, phase, kept_tensors, number, states=(), kind="%s"):
+    def _record_kept(self, thread, tag, phase, kept_tensors, number, states=_NO_STATES, kind="%s"):
         """Packs the hash of each tensor. `number`: of the op's calls in this call of the module. `states`: which of the
-        saved ones are state."""
+        saved ones are state: Kept.states()."""
         observer = self._observer
         op, (scope, call) = observer.port.intern(tag.name), thread.place()
         for role, name, tensor in kept_tensors:
             value = observer.read(tensor)
-            if value is not None:
-                role = "saved_leaf" if name in states else role
+            role = states.get(name, role) if role == "saved" else role
+            if value is not None and role is not None:
                 slot = observer.modules.slot(kind % role, "%s@%d" % (name, number) if number else name)
                 thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
 
@@ -353,6 +354,8 @@ class CustomOps:
             op, (scope, call) = observer.port.intern(tag.name), thread.place()
             for (index, value), (_, _, known, before, _) in zip(after, left):
                 if known and self._is_declared(tag, inputs[index], result):
+                    continue
+                if not tag.schema_known and kept.is_buffer(thread, inputs[index]):
                     continue
                 if before[_STORAGE:_STREAM] == value[_STORAGE:_STREAM]:
                     kind = tag.input + ("_shared" if index in shared else "_after")
