@@ -148,7 +148,7 @@ class Models(ProgramTest):
         self.check_model("custom")
         ops = {r["op"] for r in self.records(self.traces()[0]) if r["record"] == "stats"} - {None}
         self.assertEqual(ops, {"Square", "SquareBackward", "Passing", "PassingBackward",
-                               "convtrace_programs::shift"})
+                               "convtrace_programs::shift", "convtrace_programs::shiftBackward"})
 
 
 class Snapshots(ProgramTest):
