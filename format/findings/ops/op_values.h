@@ -36,7 +36,7 @@ class OpValues {
 
   /// @param definitions  of the trace; outlive this.
   explicit OpValues(const format::Definitions& definitions)
-      : definitions_(definitions), bursts_(definitions), roles_(definitions) {}
+      : bursts_(definitions), roles_(definitions) {}
 
   /// Whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -70,7 +70,6 @@ class OpValues {
   void never_written(const format::TensorStats& event, Findings& findings);
   void report(OpFinding finding, Findings& findings);
 
-  const format::Definitions& definitions_;
   AutotuneBursts bursts_;
   LastOwners owners_;
   SlotRoles roles_;

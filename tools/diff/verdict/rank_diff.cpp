@@ -275,7 +275,7 @@ void RankDiff::find_root(const StepPair& pair) {
     outcome_.births.push_back(reporter_.of_match(pair, m));
   }
   if (outcome_.root) return;
-  const auto choice = choose_root(pair.comparisons, pair.lineage);
+  const auto choice = choose_root(pair);
   if (all_gradients_) {
     base_updates_.take(pair.base);
     cand_updates_.take(pair.cand);

@@ -284,8 +284,9 @@ std::optional<RootReport> report_lost_gradient(const StepPair& pair,
   return std::nullopt;
 }
 
-std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
-                                      const Lineage& lineage) {
+std::optional<RootChoice> choose_root(const StepPair& pair) {
+  const std::vector<Comparison>& comparisons = pair.comparisons;
+  const std::vector<ChangedBetween>& all = pair.lineage.changed;
   const auto diverged = [](const Comparison& c) {
     return c.verdict >= Class::kDiverged && c.verdict != Class::kChangedBetween;
   };
@@ -296,15 +297,26 @@ std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
   if (first != comparisons.end()) {
     root = {static_cast<uint32_t>(first - comparisons.begin()), {}};
   }
-  // An op that wrote its operand in one run alone, before anything has diverged, is the root itself.
-  const auto wrote = std::ranges::find_if(lineage.changed, &ChangedBetween::by_op);
-  if (wrote != lineage.changed.end() && (!root || wrote->consumer < root->match))
-    return RootChoice{wrote->producer, *wrote};
   // The value was right at its producer, so every later difference may be a consequence.
-  const auto changed = std::ranges::min_element(lineage.changed, {}, &ChangedBetween::producer);
-  if (changed != lineage.changed.end() && (!root || changed->producer < root->match)) {
-    return RootChoice{changed->producer, *changed};
+  const ChangedBetween* changed = nullptr;
+  const ChangedBetween* wrote = nullptr;
+  for (const ChangedBetween& one : all) {
+    const ChangedBetween*& best = one.by_op ? wrote : changed;
+    const bool is_earlier = best == nullptr || one.producer < best->producer;
+    if (one.by_op ? best == nullptr : is_earlier) best = &one;
   }
+  if (changed != nullptr && (!root || changed->producer < root->match))
+    root = {changed->producer, *changed};
+  // An op that wrote its operand in one run alone, before anything has diverged, is the root itself,
+  // unless what has is its result: that is what others read.
+  const auto end_of = [](const RootChoice& one) {
+    return one.changed ? one.changed->consumer : one.match;
+  };
+  const auto is_own = [&](const RootChoice& one) {
+    return call_key(pair.base_of(one.match)) == call_key(pair.base_of(wrote->producer));
+  };
+  if (wrote != nullptr && (!root || (wrote->consumer < end_of(*root) && !is_own(*root))))
+    return RootChoice{wrote->producer, *wrote};
   return root;
 }
 

@@ -23,10 +23,10 @@ struct RootChoice {
   std::optional<ChangedBetween> changed;
 };
 
-/// @param comparisons one per match; consumers in `lineage.changed` already are kChangedBetween.
-/// @return the first birth; if all divergences were passed on, the first of them.
-[[nodiscard]] std::optional<RootChoice> choose_root(std::span<const Comparison> comparisons,
-                                                    const Lineage& lineage);
+/// @param pair  compared; consumers in `lineage.changed` already are kChangedBetween.
+/// @return the first birth; if all divergences were passed on, the first of them; a value that changed
+/// between its producer and a consumer, or an op that wrote its operand, before that.
+[[nodiscard]] std::optional<RootChoice> choose_root(const StepPair& pair);
 
 /// @return the root with everything that its step shows; the caller adds what came before the step.
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
