@@ -28,7 +28,8 @@ class BeforeTheWait(ProgramTest):
         self.trace("faulty")
         for trace in self.traces():
             found = self.records(trace, "findings", expect=4)
-            self.assertEqual({one["level"] for one in found}, {"error"})
+            # What a collective writes while an op runs may be seen as a write of the op: a warning, by chance.
+            self.assertEqual({one["level"] for one in found if one["kind"] not in ("input-mutated", "overwritten")}, {"error"})
             used = collections.defaultdict(set)
             for one in found:
                 if one["kind"] == "used-before-wait":
