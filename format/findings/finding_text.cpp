@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "format/findings/common/occurrence.h"
 #include "format/findings/common/tensor_text.h"
 
 namespace convtrace::judge {
@@ -124,9 +125,7 @@ std::string describe(const MemoryFinding& finding, const format::Definitions& de
   } else {
     text = use_after_free(finding, definitions);
   }
-  if (finding.occurrence != 1)
-    text += " It is occurrence " + std::to_string(finding.occurrence) + " of the same.";
-  return text;
+  return text + repeated_text(finding.occurrence);
 }
 
 format::Finding record_of(const MemoryFinding& finding) {

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "format/findings/collectives/flight_finding.h"
+#include "format/findings/common/occurrence.h"
 #include "format/findings/common/tensor_text.h"
 
 namespace convtrace::judge {
@@ -74,9 +75,7 @@ std::string describe(const FlightFinding& finding, const format::Definitions& de
   } else {
     text = finding.written ? written(finding, definitions) : used(finding, definitions);
   }
-  if (finding.occurrence != 1)
-    text += " It is occurrence " + std::to_string(finding.occurrence) + " of the same.";
-  return text;
+  return text + repeated_text(finding.occurrence);
 }
 
 format::Finding record_of(const FlightFinding& finding) {

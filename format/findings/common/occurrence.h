@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <string>
 
 namespace convtrace::judge {
 
@@ -11,6 +12,12 @@ namespace convtrace::judge {
 /// flood.
 [[nodiscard]] constexpr bool worth_saying(uint64_t occurrence) {
   return occurrence <= 4 || std::has_single_bit(occurrence);
+}
+
+/// Behind the text of a finding that is told again.
+[[nodiscard]] inline std::string repeated_text(uint64_t occurrence) {
+  if (occurrence == 1) return "";
+  return " It is occurrence " + std::to_string(occurrence) + " of the same.";
 }
 
 }  // namespace convtrace::judge

@@ -9,7 +9,6 @@
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
 ///   step finds changed. It is told when the output's gradient comes, which proves that the output is
 ///   a part of the graph; memory that a program uses as it likes has none.
-///
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
 ///   backward pass begins.
 ///

@@ -119,6 +119,13 @@ class TensorReader:
             self.skipped += 1
         return value
 
+    def again(self, tensor):
+        """As a call, for a tensor that is recorded elsewhere, too, and is counted there if it cannot be read."""
+        skipped = self.skipped
+        value = self(tensor)
+        self.skipped = skipped
+        return value
+
     def storage_of(self, tensor):
         """@return the number of a tensor's storage, which no other storage ever has; 0 where it cannot be had."""
         with self.unobserved():

@@ -22,8 +22,7 @@ class LentInputs:
             self._step, self._noted = observer.step, []
         with read.unobserved():
             for name, tensor in observer.modules.named_inputs(args, kwargs):
-                skipped, value = read.skipped, read(tensor)
-                read.skipped = skipped  # which is counted when it is recorded
+                value = read.again(tensor)
                 if value is not None and value.device != values.CUDA and read.borrows(tensor) and len(self._noted) < _MOST:
                     storage = weakref.ref(tensor.untyped_storage())
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
