@@ -228,7 +228,7 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
 }
 
 Json carried_json(const Carried& carried) {
-  if (carried.count == 0) return {};
+  if (!carried.first) return {};
   const RecordReport& first = *carried.first;
   return {{"count", carried.count},
           {"largest", tools::json_number(carried.largest)},

@@ -91,7 +91,7 @@ std::string rounding_hint(const DiffResult& result) {
 
 std::string carried_text(const DiffResult& result) {
   const Carried& carried = result.carried;
-  if (carried.count == 0) return "";
+  if (!carried.first) return "";
   const bool one = carried.count == 1;
   return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
          object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
