@@ -15,8 +15,8 @@ WRITTEN = {"sent_is_written": "send", "result_is_written": "all_reduce"}
 
 
 class BeforeTheWait(ProgramTest):
-    def trace(self, way):
-        done = self.run_program("awaiting.py", way)
+    def trace(self, way, **settings):
+        done = self.run_program("awaiting.py", way, **settings)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(self.traces()), 2)
 
@@ -54,6 +54,12 @@ class BeforeTheWait(ProgramTest):
             moments = [one["moment"] for one in self.records(trace) if one["record"] == "op"]
             self.assertEqual(moments.count("in-flight"), moments.count("awaited"))
             self.assertGreater(moments.count("in-flight"), 30)
+
+    def test_what_passed_in_a_step_without_values_may_have_ended_the_wait(self):
+        self.trace("acknowledged", CONVTRACE_STEPS="0|2|4")
+        for trace in self.traces():
+            self.check_clean(trace)
+            self.assertIn("awaited", [one["moment"] for one in self.records(trace) if one["record"] == "op"])
 
 
 class BehindTheBackwardPass(ProgramTest):

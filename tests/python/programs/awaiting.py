@@ -412,9 +412,22 @@ def functional(rank):
     Net("functional")(functional_collectives.all_reduce(torch.ones(2, 4), "sum", dist.group.WORLD))
 
 
+def acknowledged(rank):
+    """Nobody waits for what is sent: that it has arrived, what the other rank sends later tells."""
+    model, x, y, kept = Net("acknowledged"), torch.ones(50), torch.empty(50), []
+    for turn in range(6):
+        model.backward()
+        model.optimizer.step()
+        if turn % 2 == 0:
+            kept.append(dist.isend(x, 1 - rank))
+        else:
+            dist.irecv(y, 1 - rank).wait()
+            x.add_(1)
+
+
 CORRECT = (waited, hooks_of_parameters, other_tensors, two_buffers, sent_is_read, parts_of_one, ring, in_the_step, in_a_module, in_a_hook,
            before_a_module, by_future, asked, by_another_thread, batch, coalesced, broadcast_from_here, loss_for_the_log,
-           local_steps, ddp_with_hooks, fully_sharded, functional)
+           local_steps, ddp_with_hooks, fully_sharded, functional, acknowledged)
 
 
 def work(rank, ways, store):

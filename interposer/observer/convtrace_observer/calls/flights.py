@@ -16,15 +16,17 @@ _TRANSFERS = ("isend", "irecv")  # its functions that do not wait
 
 class _Flight:
     """`parts`: of each tensor (tensor, values.Memory, id of its slot, whether the call writes it, whether a count of writes
-    that moves is the program's). `writes`: whether the call writes any. `acknowledged`: the counts of writes when the
-    program had received something that was sent later, which may tell it that what this call sends has arrived."""
+    that moves is the program's). `writes`: whether the call writes any. `seen`: the counts of writes at the last begin of a
+    step. `acknowledged`: the counts when the program had received something that was sent later, which may tell it that what
+    this call sends has arrived."""
 
-    __slots__ = ("parts", "op", "place", "line", "step", "work", "writes", "acknowledged")
+    __slots__ = ("parts", "op", "place", "line", "step", "work", "writes", "seen", "acknowledged")
 
     def __init__(self, parts, op, place, line, step):
         self.parts, self.op, self.place, self.line, self.step = parts, op, place, line, step
         self.work = self.acknowledged = None
         self.writes = any(writes for _, _, _, writes, _ in parts)
+        self.seen = [value.version for _, value, _, _, _ in parts]
 
     def versions(self):
         """Of each tensor its count of writes."""
@@ -86,8 +88,12 @@ class Flights:
                 flight.acknowledged = flight.versions()
 
     def give_up(self, step=None):
-        """Calls that were not waited for until the begin of `step`, or at all."""
+        """Calls that were not waited for until the begin of `step`, or at all. In the step that ends, receptions may have
+        passed unseen, if its values were not recorded."""
         for key, flight in list(self._known.items()):
+            if not flight.writes and flight.acknowledged is None:
+                flight.acknowledged = None if self._observer.capture else flight.seen
+                flight.seen = flight.versions()
             if step is None or flight.step + _MOST_STEPS < step:
                 self._give_up(key)
 
