@@ -28,6 +28,12 @@ def verdict(report):
     return report.get("agreement") or ("identical" if repeated else report["verdict"])
 
 
+def headlined(root):
+    """The root as the report's headline has it: at whoever made the value, where that is known."""
+    made = ((root or {}).get("made_by") or {}).get("place")
+    return {**root, "scope": made["scope"] or ""} if made else root
+
+
 def place(root):
     return f"step {root['step']} {root['phase']} {root['scope'] or '(root)'} {root['slot']}"
 
@@ -41,7 +47,7 @@ def told(fault, model, report):
 
 def judge(case, report, modules):
     """(word, what the report says)"""
-    root = report["root"]
+    root = headlined(report["root"])
     if not case.fault:
         return ("diverged", place(root)) if root else (verdict(report), "")
     fault = FAULTS[case.fault]

@@ -31,6 +31,13 @@ class PlaceTestCase(unittest.TestCase):
         for scope, said in {"blocks.2": "neighbour", "blocks.2.act": "neighbour", "blocks.2.fc1": "wrong", "blocks.3.ln2": "neighbour"}.items():
             self.assertEqual(word("detached", report(step=3, phase="backward", scope=scope)), said, scope)
 
+    def test_who_made_the_value_counts_and_not_who_received_it(self):
+        said = report(scope="head")
+        said["root"]["made_by"] = {"place": {"scope": "blocks.3.drop"}}
+        self.assertEqual(word("dropout", said), "right")
+        said["root"]["made_by"] = {"place": None}
+        self.assertEqual(word("dropout", said), "neighbour")
+
     def test_of_a_loss_or_an_update_no_module_is_asked(self):
         self.assertEqual(word("smoothing", report(phase="loss", scope="")), "right")
         self.assertEqual(word("beta2", report(step=1, phase="optimizer", scope="head")), "right")
