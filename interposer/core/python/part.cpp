@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interposer/core/python/preceded.h"
+#include "interposer/core/python/surrounded.h"
 
 namespace convtrace::python {
 namespace {
@@ -44,7 +44,7 @@ PyMethodDef functions[] = {
     {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
     {"end", entry<&HotPath::end, 0>, kFastCall, nullptr},
-    {"preceded", preceded, kFastCall, nullptr},
+    {"surrounded", surrounded, kFastCall, nullptr},
 };
 
 /// @return a text's characters, which live as long as it.

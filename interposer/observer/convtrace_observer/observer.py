@@ -73,7 +73,7 @@ class Observer(State):
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None, "end": lambda: None,
                 "memory": self.read.memory, "number": self.read.number_of, "operands": lambda *given: False, "ask": self.names.ask,
-                "preceded": lambda original, before: None, "gradient": functools.partial(gradients.pass_by, self),
+                "surrounded": lambda *what: None, "gradient": functools.partial(gradients.pass_by, self),
                 "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):

@@ -8,7 +8,7 @@ import sys
 from . import storage_numbers
 
 _KNOWN_FRAMES = 3  # Engine.make_functions, choose, Observer.__init__: functions of Python that call one another
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget", "end", "preceded")
+NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "operands", "ask", "forget", "end", "surrounded")
 
 
 class Functions:
@@ -30,7 +30,7 @@ def choose(port, torch, reader, reference, needed):
         try:
             functions = port.make_functions({**config, **reference, **needed})
             if port.setting("CONVTRACE_STACKS") == "all":  # which the batches of Python tell (scopes.TellingBatch)
-                functions = {**reference, "end": functions["end"], "preceded": functions["preceded"]}
+                functions = {**reference, "end": functions["end"], "surrounded": functions["surrounded"]}
             return Functions(functions)
         except Exception:
             pass  # an engine without this part

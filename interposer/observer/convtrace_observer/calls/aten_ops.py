@@ -5,7 +5,6 @@ scope of each operation says whether it is wanted. Nothing is pushed, and no cal
 the setting is empty: a mode makes every operation of the program slower.
 """
 import fnmatch
-import functools
 import re
 
 from ..base import engine
@@ -15,7 +14,7 @@ MOST_ASKED = 4096  # names that are remembered for a complaint
 
 
 class AtenOps:
-    """`module_call` and `backward_call` wrap what modules.py and backward.py run."""
+    """What modules.py and backward.py run is called through `module_call`, and in the mode of `mode_of_backward`."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -52,19 +51,16 @@ class AtenOps:
 
         return call
 
-    def backward_call(self, original):
-        if self._mode is None:
-            return original
-        observer = self._observer
+    def mode_of_backward(self, thread):
+        """@return the mode that a backward pass is to enter, which leave() ends; None where none is wanted"""
+        if self._mode is None or thread.op_modes or not self._observer.capture:
+            return None
+        thread.op_modes += 1
+        return self._mode()
 
-        @functools.wraps(original)
-        def call(*args, **kwargs):
-            thread = observer.threads.state
-            if observer.capture and not thread.op_modes:
-                return self._run(thread, original, *args, **kwargs)
-            return original(*args, **kwargs)
-
-        return call
+    def leave(self, thread, mode):
+        thread.op_modes -= 1
+        mode.__exit__(None, None, None)
 
     def _run(self, thread, call, *args, **kwargs):
         thread.op_modes += 1

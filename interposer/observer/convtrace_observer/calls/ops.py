@@ -7,7 +7,7 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from ..base import engine, frames, replaced, scopes, signals, values
+from ..base import engine, replaced, scopes, signals, values
 from . import kept, nodes
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
@@ -90,107 +90,76 @@ class CustomOps:
         self._nodes = {}  # id of an autograd.Function's node -> _Node
         self._graph = nodes.Nodes(torch)
         self._kept = kept.Kept(torch, observer, self._graph)
+        self._modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
     def install(self):
-        ops = self._torch._ops
+        surround = functools.partial(self._replaced.surround, self._observer)
         for name in "OpOverloadPacket", "OpOverload":
-            self._replaced.wrap(getattr(ops, name, None), "__call__", self._library_call)
-        # A classmethod of Python since torch 2.0, of C since 2.15.
-        self._replaced.wrap(self._torch.autograd.Function, "apply", self._function_apply)
-        self._replaced.wrap(getattr(self._torch._C._autograd, "SavedTensor", None), "register_hooks", self._register_hooks)
-        backward = getattr(self._torch.autograd.function, "BackwardCFunction", None)
-        self._replaced.wrap(backward, "apply", self._function_backward)
+            surround(getattr(self._torch._ops, name, None), "__call__", self._library_begins, self._ended)
+        function = self._torch.autograd.Function
+        base = getattr(self._torch.autograd.function, "_SingleLevelFunction", None)
+        if base is not None and isinstance(vars(function).get("apply"), classmethod):  # which calls that of its base
+            surround(base, "apply", self._function_begins, self._function_ended, vars(self._torch._C._FunctionBase)["apply"])
+        else:  # of C since torch 2.15
+            surround(function, "apply", self._function_begins, self._function_ended)
+        surround(getattr(self._torch._C._autograd, "SavedTensor", None), "register_hooks",
+                 lambda args, kwargs: self._kept.packs_single())
+        surround(getattr(self._torch.autograd.function, "BackwardCFunction", None), "apply",
+                 self._backward_begins, self._backward_ended)
 
     def remove(self):
         self._replaced.put_back()
 
-    def _register_hooks(self, original):
-        kept_tensors = self._kept
+    def _is_off(self):
+        observer = self._observer
+        return not observer.active or observer.is_compiling() or observer.is_tracing()
 
-        @frames.unseen
-        @functools.wraps(original)
-        def register_hooks(self, /, *args, **kwargs):
-            kept_tensors.packs_single()
-            try:
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
+    def _library_begins(self, args, kwargs):
+        tag = None if self._is_off() else self._library_tags.of(args[0])
+        return None if tag is None else self._begin(tag, args[1:], kwargs or {})
 
-        return register_hooks
+    def _function_begins(self, args, kwargs):
+        if self._is_off():
+            return None
+        tags = self._function_tags.of(args[0])
+        library_op = self._observer.threads.state.op  # this is its autograd registration: one op, not two
+        if tags is None and library_op is None:
+            return None
+        arguments = args[1:], kwargs or {}
+        begun = self._begin(tags[0], *arguments) if library_op is None else None
+        return begun, arguments, tags or (library_op, library_op.backward)
 
-    def _library_call(self, original):
-        observer, record, tag_of = self._observer, self._record, self._library_tags.of
-        is_folded = observer.is_folded
+    def _function_ended(self, state, result, raised):
+        begun, arguments, tags = state
+        if begun is not None:
+            self._ended(begun, result, raised)
+        if not raised:
+            self._remember(result, arguments, *tags)
 
-        @frames.unseen
-        @functools.wraps(original)
-        def __call__(self, /, *args, **kwargs):
-            if is_folded():
-                return original(self, *args, **kwargs)
-            if observer.is_compiling():
-                return original(self, *args, **kwargs)
-            try:
-                tag = tag_of(self)
-                if tag is None or not observer.active or observer.is_tracing():
-                    return original(self, *args, **kwargs)
-                return record(tag, functools.partial(original, self), args, kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
+    def _backward_begins(self, args, kwargs):
+        if self._is_off():
+            return None
+        slot = self._observer.threads.state.slot
+        before, begun = slot[0], None
+        try:
+            tags, node = self._function_tags.of(args[0]._forward_cls), self._node_of(args[0])
+            slot[0] = before if node is None else node.place
+            tag = tags[1] if tags is not None else node.tag if node is not None else None
+            if tag is not None:
+                known = node is not None and node.call is not None and not self._is_asked()
+                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None)
+        except BaseException:
+            slot[0] = before
+            raise
+        return slot, before, begun
 
-        return __call__
-
-    def _function_apply(self, original):
-        observer, record, tags_of = self._observer, self._record, self._function_tags.of
-
-        @frames.unseen
-        @functools.wraps(original)
-        def apply(cls, *args, **kwargs):
-            if observer.is_compiling():
-                return original(cls, *args, **kwargs)
-            try:
-                tags = tags_of(cls)
-                library_op = observer.threads.state.op  # this is its autograd registration: one op, not two
-                if not observer.active or (tags is None and library_op is None) or observer.is_tracing():
-                    return original(cls, *args, **kwargs)
-                result = (original(cls, *args, **kwargs) if library_op is not None else
-                          record(tags[0], functools.partial(original, cls), args, kwargs))
-            except BaseException as error:
-                frames.hide(error)
-                raise
-            self._remember(result, (args, kwargs), *(tags or (library_op, library_op.backward)))
-            return result
-
-        return apply
-
-    def _function_backward(self, original):
-        observer, record, tags_of, node_of = self._observer, self._record, self._function_tags.of, self._node_of
-
-        @frames.unseen
-        @functools.wraps(original)
-        def apply(self, *args):
-            if observer.is_compiling():
-                return original(self, *args)
-            slot = observer.threads.state.slot
-            before = slot[0]
-            try:
-                if observer.is_tracing() or not observer.active:
-                    return original(self, *args)
-                tags, node = tags_of(self._forward_cls), node_of(self)
-                slot[0] = before if node is None else node.place
-                tag = tags[1] if tags is not None else node.tag if node is not None else None
-                if tag is None:
-                    return original(self, *args)
-                return record(tag, functools.partial(original, self), args, {},
-                              (self, node) if node is not None and node.call is not None else None)
-            except BaseException as error:
-                frames.hide(error)
-                raise
-            finally:
-                slot[0] = before
-
-        return apply
+    def _backward_ended(self, state, result, raised):
+        slot, before, begun = state
+        try:
+            if begun is not None:
+                self._ended(begun, result, raised)
+        finally:
+            slot[0] = before
 
     def _node_of(self, node):
         known = self._nodes.get(id(node))
@@ -207,7 +176,8 @@ class CustomOps:
                     node = tensor.grad_fn
                     if node is not None and self._graph.is_of_function(node):
                         thread = observer.threads.state
-                        call = self._kept.next_call(tag.name, thread.slot[0]) if observer.capture else None
+                        call = (self._kept.next_call(tag.name, thread.slot[0])
+                                if observer.capture and not self._is_asked(arguments, result) else None)
                         states = _NO_STATES
                         if call is not None:
                             tensors = self._kept.tensors(node)
@@ -222,6 +192,12 @@ class CustomOps:
         except Exception as error:
             observer.failed("custom op", error)
 
+    def _is_asked(self, *structures):
+        """Whether code of the program would run if autograd gave out what a node has saved: a dispatch mode, a subclass."""
+        own_modes = 1 if self._observer.threads.state.op_modes else 0
+        return self._modes() > own_modes or any(
+            type(tensor) not in self._observer.read.plain for tensor in self._observer.read.tensors(structures))
+
     def _record_kept(self, thread, tag, phase, kept_tensors, number, states=_NO_STATES, kind="%s"):
         """Packs the hash of each tensor. `number`: of the op's calls in this call of the module. `states`: which of the
         saved ones are state: Kept.states()."""
@@ -234,22 +210,21 @@ class CustomOps:
                 slot = observer.modules.slot(kind % role, "%s@%d" % (name, number) if number else name)
                 thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
 
-    @frames.unseen
-    def _record(self, tag, call, args, kwargs, node=None):
-        """Runs the op; only what it raises itself leaves this function. `node`: of a backward whose kept tensors were
-        recorded behind the forward, and what is known of that."""
+    def _begin(self, tag, args, kwargs, node=None):
+        """Before an op runs. `node`: of a backward whose kept tensors were recorded behind the forward, and what is known of
+        that. @return what _ended() takes"""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
         around = thread.op
         if tag.schema_known:
             thread.op = tag
-        try:
-            result = call(*args, **kwargs)
-        finally:
-            thread.op = around
-        if begun is not None:
+        return thread, around, tag, begun, args, kwargs
+
+    def _ended(self, state, result, raised):
+        thread, around, tag, begun, args, kwargs = state
+        thread.op = around
+        if begun is not None and not raised:
             self._after(tag, begun, args, kwargs, result)
-        return result
 
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on

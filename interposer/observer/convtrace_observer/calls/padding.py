@@ -4,7 +4,7 @@ that are called as functions, without a module.
 """
 import functools
 
-from ..base import engine, frames, own, replaced, values
+from ..base import engine, own, replaced, values
 
 _EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
 INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
@@ -31,21 +31,6 @@ def capture(value, full):
     return engine.HASH if value.device == values.CPU else full
 
 
-def _preceded(original, before):
-    """As interposer/core/python/preceded.h, where that cannot be: with a frame."""
-    @frames.unseen
-    @functools.wraps(original)
-    def call(*args, **kwargs):
-        before(args)
-        try:
-            return original(*args, **kwargs)
-        except BaseException as error:
-            frames.hide(error)
-            raise
-
-    return call
-
-
 class Labels:
     """Losses, as modules or functions."""
 
@@ -57,18 +42,12 @@ class Labels:
 
     def install(self):
         for name in _LOSSES:
-            original = getattr(self._functions, name, None)
-            if original is not None:
-                self._replaced.set(self._functions, name, self._wrap(name, original))
+            self._replaced.surround(self._observer, self._functions, name, functools.partial(self._before, name))
 
     def remove(self):
         self._replaced.put_back()
 
-    def _wrap(self, name, original):
-        before = functools.partial(self._before, name)
-        return self._observer.hot.preceded(original, before) or _preceded(original, before)
-
-    def _before(self, name, args):
+    def _before(self, name, args, kwargs):
         observer = self._observer
         if observer.capture and len(args) > _IGNORED and not observer.is_compiling() and not observer.is_tracing():
             self._record(name, args)

@@ -1,11 +1,15 @@
 """The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
 import functools
 
-from ..base import engine, frames, replaced, spent
+from ..base import engine, replaced, spent
+
+
+_RUN = "_engine_run_backward"
 
 
 class Backward:
-    """Wraps torch.autograd.backward, which Tensor.backward calls, too, and torch.autograd.grad."""
+    """Surrounds the function in which torch.autograd.backward (which Tensor.backward calls) and torch.autograd.grad end,
+    so that both stay as they are; where an older torch has none, these two."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -14,54 +18,62 @@ class Backward:
         self._replaced = replaced.Replaced()
 
     def install(self):
-        for name, records_loss in (("backward", True), ("grad", False)):
-            self._replaced.set(self._autograd, name, self._wrap(getattr(self._autograd, name), records_loss))
+        surround = functools.partial(self._replaced.surround, self._observer)
+        graph = getattr(self._autograd, "graph", None)
+        if hasattr(graph, _RUN) and hasattr(self._autograd, _RUN):
+            surround(self._autograd, _RUN, self._run_begins, self._ended)
+            self._replaced.set(graph, _RUN, vars(self._autograd)[_RUN])  # torch puts that one back behind a replacement of its own
+        else:
+            for name in "backward", "grad":
+                begins = functools.partial(self._begins, name == "backward", "tensors" if name == "backward" else "outputs")
+                self._replaced.set(self._autograd, name, replaced.framed(
+                    self._observer, getattr(self._autograd, name), begins, self._ended))
 
     def remove(self):
         self._replaced.put_back()
 
-    def _wrap(self, original, records_loss):
-        observer, graph_task = self._observer, self._graph_task
-        run = observer.operations.backward_call(original)
+    def _run_begins(self, args, kwargs):
+        return self._begins(bool(kwargs and kwargs.get("accumulate_grad")), "t_outputs", args, kwargs)
 
-        @frames.unseen
-        @functools.wraps(original)
-        def started(*args, **kwargs):
-            # A backward inside a backward (reentrant checkpoint) starts from no loss.
-            if observer.is_compiling():
-                return original(*args, **kwargs)
-            before = None
-            try:
-                if observer.is_tracing() or not observer.active or graph_task() != -1:
-                    return original(*args, **kwargs)
-                thread = observer.threads.state
-                before = self._enter(thread, args, kwargs, records_loss)
-                return run(*args, **kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
-            finally:
-                if before is not None:
-                    self._leave(thread, before)
+    def _begins(self, of_loss, name, args, kwargs):
+        """@param of_loss  false for gradients that the program asks for. @param name  of the first argument"""
+        observer = self._observer
+        # A backward inside a backward (reentrant checkpoint) starts from no loss.
+        if not observer.active or observer.is_compiling() or observer.is_tracing() or self._graph_task() != -1:
+            return None
+        thread = observer.threads.state
+        before = self._enter(thread, args[0] if args else (kwargs or {}).get(name), of_loss)
+        if before is None:
+            return None
+        mode = observer.operations.mode_of_backward(thread)
+        if mode is not None:
+            mode.__enter__()
+        return thread, before, mode
 
-        return started
+    def _ended(self, state, result, raised):
+        thread, before, mode = state
+        try:
+            if mode is not None:
+                self._observer.operations.leave(thread, mode)
+        finally:
+            self._leave(thread, before)
 
     @spent.sampled
-    def _enter(self, thread, args, kwargs, records_loss):
+    def _enter(self, thread, structure, of_loss):
         observer = self._observer
         try:
             before = thread.slot[0], thread.slot[1]
             if not observer.begin(thread):
                 return None
-            if observer.steps.backward(records_loss):
+            if observer.steps.backward(of_loss):
                 observer.open_step(thread)
-            if records_loss and observer.capture:
-                self._record(thread, args[0] if args else kwargs.get("tensors"))
+            if of_loss and observer.capture:
+                self._record(thread, structure)
             if observer.capture:
                 observer.modules.lent.look_again(thread)
             if observer.capture and observer.reused_outputs.any():
                 with observer.read.unobserved():
-                    observer.reused_outputs.tell(thread, args[0] if args else kwargs.get("tensors", kwargs.get("outputs")))
+                    observer.reused_outputs.tell(thread, structure)
             if observer.capture:
                 self._mark(thread, 1)
             thread.slot[0] = 0

@@ -2,16 +2,13 @@
 import functools
 import importlib
 import itertools
-import types
 
-from ..base import engine, frames, own, spent, values
+from ..base import engine, frames, own, replaced, spent, values
 from ..facts import placements, program_facts
 from . import shared_memory
 
 _NOTED = 8  # number of weights of a root that are checked
 _GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
-# Other callables may have attributes that a wrapper would hide.
-_WRAPPED = types.FunctionType, types.MethodType, functools.partial
 
 
 class Optimizers:
@@ -23,6 +20,7 @@ class Optimizers:
         self._torch = torch
         self._hooked = ()  # torch's dictionaries of hooks of all optimizers
         self._scalers = []
+        self._replaced = replaced.Replaced()
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
@@ -38,6 +36,7 @@ class Optimizers:
                 hooks[__name__] = ours
         else:
             self._wrap_steps(module.Optimizer)
+        self._replaced.wrap(getattr(self._torch.optim, "LBFGS", None), "_gather_flat_grad", self._taken)
         for path in ("amp", "cuda.amp"):
             kind = self._torch
             for name in path.split(".") + ["GradScaler"]:
@@ -48,6 +47,7 @@ class Optimizers:
     def remove(self):
         for hooks in self._hooked:
             hooks.pop(__name__, None)
+        self._replaced.put_back()
         self._unwrap_steps()  # classes that are wrapped already pass through
         for kind, original in self._scalers:
             if getattr(kind.step, "__wrapped__", None) is original:
@@ -80,7 +80,7 @@ class Optimizers:
         def step(optimizer, *args, **kwargs):
             if not self._observer.active:
                 return original(optimizer, *args, **kwargs)
-            args, kwargs = self._before_step(optimizer, args, kwargs) or (args, kwargs)
+            self._before_step(optimizer, args, kwargs)
             result = original(optimizer, *args, **kwargs)
             self._after_step(optimizer, args, kwargs)
             return result
@@ -110,16 +110,15 @@ class Optimizers:
         self._scalers.append((kind, original))
 
     def _before_step(self, optimizer, args, kwargs):
-        """@return arguments in place of these, or None."""
         observer = self._observer
         if observer.is_compiling():
-            return None
+            return
         try:
             thread = observer.threads.state
-            return self._began(thread, optimizer, args, kwargs) if observer.begin(thread) else None
+            if observer.begin(thread):
+                self._began(thread, optimizer, args, kwargs)
         except Exception as error:
             observer.failed("optimizer pre hook", error)
-        return None
 
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
@@ -131,34 +130,31 @@ class Optimizers:
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
         thread.unread_gradients = True  # a closure that raises leaves it so
-        closure = _closure(optimizer, args, kwargs)
-        if closure is None:
+        if not _has_closure(optimizer, args, kwargs):
             self._read_gradients(thread, optimizer)
-        elif isinstance(closure, _WRAPPED):
-            observed = self._observed_closure(optimizer, closure)
-            return (tuple(observed if one is closure else one for one in args),
-                    {key: observed if one is closure else one for key, one in kwargs.items()})
-        return None
 
-    def _observed_closure(self, optimizer, closure):
+    def _taken(self, original):
+        """Around the function in which LBFGS takes the gradients, behind each call of the closure."""
+        observer = self._observer
+
         @frames.unseen
-        @functools.wraps(closure)
-        def observed(*args, **kwargs):
+        @functools.wraps(original)
+        def gather(optimizer, *args, **kwargs):
             try:
-                result = closure(*args, **kwargs)
+                if observer.active and not observer.is_compiling():
+                    self._read_gradients(observer.threads.state, optimizer)
+            except Exception as error:
+                observer.failed("gradients of a closure", error)
+            try:
+                return original(optimizer, *args, **kwargs)
             except BaseException as error:
                 frames.hide(error)
                 raise
-            try:
-                self._read_gradients(self._observer.threads.state, optimizer)
-            except Exception as error:
-                self._observer.failed("optimizer closure", error)
-            return result
 
-        return observed
+        return gather
 
     def _read_gradients(self, thread, optimizer):
-        """Reads gradients once a step: if a closure is called repeatedly, those of its first call."""
+        """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call."""
         unread, thread.unread_gradients = thread.unread_gradients, False
         if unread and self._observer.capture:
             self._observer.hot.parameters(thread, optimizer, True)
@@ -178,7 +174,7 @@ class Optimizers:
         observer = self._observer
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        self._read_gradients(thread, optimizer)  # a closure that was not called, or could not be wrapped
+        self._read_gradients(thread, optimizer)  # behind a closure, which is left alone: a program may know it
         if observer.capture:
             observer.hot.parameters(thread, optimizer, False)
             self._shared.after(thread, self._facts.number(optimizer), optimizer, self._parameters)
@@ -298,13 +294,13 @@ class Optimizers:
             thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
 
 
-def _closure(optimizer, args, kwargs):
-    """The closure that step() calls for forward and backward. Gradients before that call belong to the step before,
+def _has_closure(optimizer, args, kwargs):
+    """Whether step() has a closure to call for forward and backward. Gradients before that call belong to the step before,
     or do not exist."""
     given = kwargs.get("closure")
     if given is None:
         given = next((one for one in args if one is not optimizer), None)
-    return given if callable(given) else None
+    return callable(given)
 
 
 def _subclasses(kind):

@@ -134,6 +134,28 @@ def expanded():
     print("expanded", model[0].weight.sum().item().hex())
 
 
+class Exponential(torch.autograd.Function):
+    """What it saves is made anew for each look at it, by an operator."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(result := x.exp())
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+class Exponentials(nn.Module):
+    def forward(self, x):
+        return Exponential.apply(x)
+
+
+def saved(subclass=torch.Tensor):
+    train(nn.Sequential(nn.Linear(4, 3), Exponentials()), data=lambda: torch.randn(6, 4).as_subclass(subclass))
+
+
 def within(mode, call):
     with mode():
         call()
@@ -151,6 +173,7 @@ CASES = {
     "mode of functions, by hand": lambda: within(Functions, by_hand),
     "mode of dispatch": lambda: within(Dispatched, lambda: train(mlp())),
     "both modes": lambda: within(Functions, lambda: within(Dispatched, lambda: train(mlp()))),
+    "saved": lambda: saved(Counting), "saved, mode of dispatch": lambda: within(Dispatched, saved),
     "default device": lambda: within(lambda: torch.device("cpu"), lambda: train(mlp())),
 }
 for name, case in CASES.items():

@@ -208,14 +208,56 @@ def errors():
 
 
 def stack():
-    """Without the functions that stand in the place of torch's while they run (docs/limits.md)."""
     print("      stack", " < ".join("%s %s:%s" % (frame.name, os.path.basename(frame.filename), frame.lineno)
-                              for frame in reversed(traceback.extract_stack()[:-1])
-                              if "convtrace_observer" not in frame.filename))
+                              for frame in reversed(traceback.extract_stack()[:-1])))
 
 
 def warned(level):
     warnings.warn("level %d" % level, stacklevel=level)
+
+
+class Shows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        stack()
+        for level in range(2, 5):
+            warned(level)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        stack()
+        warned(3)
+        return gradient
+
+
+class Leaves(Shows):
+    @staticmethod
+    def forward(x):
+        return Shows.forward(None, x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        stack()
+
+
+@torch.library.custom_op("convtrace_host::shows", mutates_args=())
+def shows(x: torch.Tensor) -> torch.Tensor:
+    stack()
+    warned(3)
+    return x * 1
+
+
+shows.register_autograd(lambda ctx, gradient: (stack(), gradient)[1])
+
+
+class Shown(nn.Module):
+    """Calls of custom ops, within a module."""
+
+    def forward(self, x):
+        for call in Shows.apply, Leaves.apply, shows, torch.ops.convtrace_host.shows, torch.ops.convtrace_host.shows.default:
+            x = call(x)
+        return x
 
 
 def frames():
@@ -257,6 +299,10 @@ def frames():
     optimizer.step(evaluate)
     torch.optim.LBFGS(model.parameters(), max_iter=1).step(evaluate)
     torch.autograd.grad(model(x()).sum(), list(model.parameters()))
+    for call in Shown(), nn.Sequential(nn.Linear(4, 4), Shown()), Shown().forward:
+        call(x().requires_grad_()).sum().backward()
+    torch.autograd.grad(Shown()(given := x().requires_grad_()).sum(), given)
+    torch.func.grad(lambda x: Leaves.apply(x).sum())(x())
 
 
 {"errors": errors, "frames": frames}[sys.argv[1]]()
