@@ -155,6 +155,27 @@ class Names(ObservedTest):
         StoodIn()(x)
         self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name == "tied"], [])
 
+    def test_a_module_that_gets_buffers_or_another_set_of_their_names_keeps_its_name(self):
+        def renew(module):
+            module._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
+
+        def register(module):
+            module.register_buffer("late", torch.zeros(1), persistent=False)
+            module.register_buffer("kept", torch.zeros(1))
+
+        first, model = nn.Linear(2, 2), nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)))
+        names = [module.__class__.__name__ for module in model.modules()]
+        for root in first, model:
+            root(torch.zeros(2, root[0].in_features if root is model else 2))
+        for change in register, renew, renew, lambda module: self.observer.names.by_address():
+            for module in model.modules():
+                change(module)
+            self.fake.messages.clear()
+            model(torch.zeros(2, 4))
+            self.assertEqual([scope for scope, _ in self.entered()],
+                             ["Sequential", "Sequential.0", "Sequential.1", "Sequential.1.0", "Sequential.1.1"])
+        self.assertEqual(len(self.observer.names.entries), 1 + len(names))
+
     def test_a_shallow_copy_is_another_module(self):
         first = nn.Linear(4, 4)
         second = copy.copy(first)

@@ -25,6 +25,7 @@ class ModuleCalls:
         self._code = None  # of the wrapper
         self._slots = {}
         self.lent = lent_inputs.LentInputs(observer)
+        self._needed = lent_inputs.NeededMemory(observer, torch)
         self._gradients = torch.is_grad_enabled
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
@@ -182,7 +183,10 @@ class ModuleCalls:
         At top level, sets the phase of the call and the phase after it.
         @param gradients  whether they are switched on in the program; None: as they are now"""
         observer = self._observer
+        entry = entry or observer.names.entry(module)
         if thread.entry is not None:
+            if entry is not None:  # which C++ did not find by the module's token
+                return None if thread.entry is entry.wrapper else entry
             return observer.names.add_called(module, thread.entry, self._running(thread.entry))
         if own(module, "__dict__").get("_is_replica"):
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
@@ -216,6 +220,7 @@ class ModuleCalls:
             observer.hot.ask(module)
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
+                self._needed.note(module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, module)
             if first:

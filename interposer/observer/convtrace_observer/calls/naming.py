@@ -9,8 +9,9 @@ checkpoint) do not appear in them: the wrapper itself takes the place of what it
 
 Nothing of ours is stored on modules and parameters, refers to them, or keeps them alive: a program may count weak
 references, and torch.utils.swap_tensors refuses tensors that have one. A module is known by its address while it has the
-same set of names of non-persistent buffers: an object that no other module has, except shallow copies, and that holds
-texts only. While the set is kept here, a later module at that address has another. A parameter is known by its address
+same set of names of non-persistent buffers, or, where the program has given it another set, the same dictionary of hooks
+that take keywords: objects that no other module has, except shallow copies, and that hold texts and numbers only. While
+these are kept here, a later module at that address has others. A parameter is known by its address
 since its module was last asked for it, which is at each call of a root in a step with values; and between these by the
 number of its storage.
 """
@@ -54,11 +55,11 @@ class Place:
 class Entry:
     """One module object."""
 
-    __slots__ = ("token", "address", "place", "wrapper", "root", "searches", "seen_in_step",
+    __slots__ = ("token", "spare", "address", "place", "wrapper", "root", "searches", "seen_in_step",
                  "pad_index", "untold", "settings", "changes", "buffers", "weights", "rests", "unrecorded")
 
-    def __init__(self, token, address, place, wrapper, root, pad_index):
-        self.token, self.address = token, address  # those of the module
+    def __init__(self, token, spare, address, place, wrapper, root, pad_index):
+        self.token, self.spare, self.address = token, spare, address  # those of the module
         self.place = place
         self.wrapper = wrapper  # Entry of the outermost module that only wraps this one
         self.root = root or self  # Entry of the root module whose walk named it
@@ -96,6 +97,14 @@ def token(module):
     try:
         return own(module, "_non_persistent_buffers_set")
     except AttributeError:
+        return None
+
+
+def spare_token(module):
+    """As token(), of which a program seldom gives a module another one as well."""
+    try:
+        return own(module, "_forward_hooks_with_kwargs")
+    except AttributeError:  # torch 1.13
         return None
 
 
@@ -139,7 +148,18 @@ def join(parent, child):
 def _is_in(tree, entry):
     """Whether the module of `entry` is one of `tree`, by address."""
     module = tree.get(entry.address)
-    return module is not None and token(module) is entry.token
+    return module is not None and _is_of(entry, module)
+
+
+def _is_of(entry, module):
+    """Whether an entry at a module's address is the module's. If so, it has the module's token afterwards, which C++ reads."""
+    known = token(module)
+    if entry.token is known:
+        return True
+    if entry.spare is None or entry.spare is not spare_token(module):
+        return False
+    entry.token = known
+    return True
 
 
 class Names:
@@ -175,7 +195,7 @@ class Names:
     def entry(self, module):
         """Entry of a module, or None."""
         entry = self.entries.get(id(module))
-        return entry if entry is not None and entry.token is token(module) else None
+        return entry if entry is not None and _is_of(entry, module) else None
 
     def by_address(self):
         """id(module) -> Entry of the modules that live."""
@@ -250,7 +270,7 @@ class Names:
             self._forget_dead_modules()
         former = self.entry(module)
         outer = self.entry(wrapper) if wrapper is not None else None
-        entry = Entry(token(module), id(module), self.place(name), outer and outer.wrapper or outer, root,
+        entry = Entry(token(module), spare_token(module), id(module), self.place(name), outer and outer.wrapper or outer, root,
                       padding.index_of(module))
         self.entries[id(module)] = entry
         for parameter_name, parameter in own(module, "_parameters").items():
@@ -259,13 +279,14 @@ class Names:
         return entry
 
     def _forget_dead_modules(self):
-        """A token that nothing but its entries refers to has no module."""
-        alone = Entry(set(), 0, None, None, None, None)
+        """Tokens that nothing but their entries refers to have no module."""
+        alone = Entry(set(), {}, 0, None, None, None, None)
         others = sys.getrefcount(alone.token) - 1
         entries = list(self.entries.items())  # other threads add to it
-        known = collections.Counter(id(entry.token) for _, entry in entries)
+        known = collections.Counter(id(one) for _, entry in entries for one in (entry.token, entry.spare))
         for key, entry in entries:
-            if sys.getrefcount(entry.token) == others + known[id(entry.token)]:
+            if (sys.getrefcount(entry.token) == others + known[id(entry.token)]
+                    and (entry.spare is None or sys.getrefcount(entry.spare) == others + known[id(entry.spare)])):
                 self.entries.pop(key, None)
         self._most_entries = max(_SWEPT_FIRST, 2 * len(self.entries))
 
