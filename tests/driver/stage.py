@@ -24,6 +24,9 @@ STUB = BUILD / "lib" / "libconvtrace.so"
 DRIVERS = {path.parent.name: path.parent for path in sorted(FILES.glob("drivers/*/libcuda.so.1"))}
 BOTH_MODES = ({}, {"CONVTRACE_POISON": "1"})
 NO_DEVICE = 100
+# Programs that train run with the oldest and the newest driver, and with all where CONVTRACE_TEST_FULL is set.
+FULL = "CONVTRACE_TEST_FULL" in os.environ
+SAMPLE = list(DRIVERS) if FULL else sorted({min(DRIVERS), max(DRIVERS)}) if DRIVERS else []
 
 PRIVATE_DEV = """set -e
 mount -t tmpfs -o mode=755 private /mnt
@@ -102,14 +105,19 @@ class DriverTestCase(unittest.TestCase):
         self.folder.chmod(0o777)  # programs may run as another user
 
 
-def on_each_driver(test):
-    """@param test  takes a key of DRIVERS, too."""
-    @functools.wraps(test)
-    def on_each(self):
-        for driver in DRIVERS:
-            with self.subTest(driver=driver):
-                test(self, driver)
-    return on_each
+def on_each(drivers):
+    """@param drivers  keys of DRIVERS, of which the test takes one, too."""
+    def of_test(test):
+        @functools.wraps(test)
+        def on_each_of_them(self):
+            for driver in drivers:
+                with self.subTest(driver=driver):
+                    test(self, driver)
+        return on_each_of_them
+    return of_test
+
+
+on_each_driver = on_each(DRIVERS)
 
 
 @functools.lru_cache(None)

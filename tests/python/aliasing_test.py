@@ -6,8 +6,7 @@ import re
 import subprocess
 import unittest
 
-from preload_test import HERE, SHOW, ProgramTest
-from support import torch
+from preload_test import HERE, SHOW, ProgramTest, torch
 
 
 class Aliasing(ProgramTest):

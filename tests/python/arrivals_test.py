@@ -1,12 +1,14 @@
 """Every way in which a job starts Python: the observer is there, and the results are the same."""
+import importlib.util
 import os
 import subprocess
 import sys
 import unittest
 
-from preload_test import HERE, PRELOAD, ProgramTest, torch
+from preload_test import HERE, PRELOAD, ProgramTest
+from short_run import long
 
-PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
+PACKAGES = os.path.dirname(os.path.dirname(importlib.util.find_spec("torch").origin))
 
 
 class ArrivalsTest(ProgramTest):
@@ -47,6 +49,7 @@ class Options(ArrivalsTest):
     def test_isolated(self):
         self.check_whole("-I")
 
+    @long("test_isolated: -I is -E and -s")
     def test_without_the_environment(self):
         self.check_whole("-E")
 
@@ -58,6 +61,7 @@ class Commands(ArrivalsTest):
     def test_a_module(self):
         self.check("-m", "small", PYTHONPATH=os.path.dirname(self.program()))
 
+    @long("test_a_module")
     def test_a_text(self):
         with open(self.program()) as file:
             self.check("-c", file.read())
@@ -69,6 +73,7 @@ class Children(ArrivalsTest):
     def test_spawn(self):
         self.check(self.program("child.py"), "spawn", steps=3)
 
+    @long("test_spawn, test_fork")
     def test_forkserver(self):
         self.check(self.program("child.py"), "forkserver", steps=3)
 

@@ -7,6 +7,7 @@ import sys
 import unittest
 
 from preload_test import BUILD, ProgramTest
+from short_run import long
 
 sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 import convtrace  # noqa: E402
@@ -19,6 +20,8 @@ def ranks_of(text):
 
 
 class CollectivesTest(ProgramTest):
+    shared = True
+
     def trace(self, way, size):
         """Runs the program without and with convtrace. @return of each rank, its records."""
         for trace in self.traces():
@@ -99,6 +102,7 @@ class EachCall(CollectivesTest):
         self.assertEqual(sorted(pair.values()), ["0,2", "0-2"])
         self.assertEqual(sum(c["op"] == "barrier" for c in self.calls(ranks[0])), 2)
 
+    @long("processes_test Collectives; flights_test BeforeTheWait")
     def test_whose_results_the_program_overwrites_behind_the_wait(self):
         ranks = self.trace("async", 2)
         self.check_joined(ranks)
@@ -115,6 +119,7 @@ class EachCall(CollectivesTest):
         means = [self.values(ranks[0], c, "received:")[0]["mean"] for c in self.calls(ranks[0], "all_reduce")]
         self.assertEqual(means, [3.0, 6.0])
 
+    @long("test_of_torch_distributed; tags and sources: processes_test Transfers")
     def test_with_tags_and_from_any_source(self):
         ranks = self.trace("tags", 3)
         self.check_joined(ranks)
@@ -130,6 +135,7 @@ class EachCall(CollectivesTest):
         self.assertIn("10 transfers", done.stdout)
         self.assertNotIn("note", done.stdout)
 
+    @long("processes_test Transfers, test_and_none_where_a_later_one_of_it_was_counted")
     def test_from_any_source_where_it_is_not_known_which_message_a_call_has(self):
         ranks = self.trace("from-any", 3)
         second, first = self.calls(ranks[0], "recv")
@@ -148,13 +154,18 @@ class EachCall(CollectivesTest):
 
 
 class Frameworks(CollectivesTest):
+    def check_reducer(self, way):
+        ranks = self.trace(way, 2)
+        self.check_joined(ranks)
+        buckets = self.calls(ranks[1], "all_reduce")
+        self.assertEqual([(c["step"], c["phase"]) for c in buckets], [(step, "backward") for step in range(3)])
+
     def test_ddps_reducer_is_c_plus_plus(self):
-        for way in ("ddp", "ddp-bucket-view"):
-            with self.subTest(way):
-                ranks = self.trace(way, 2)
-                self.check_joined(ranks)
-                buckets = self.calls(ranks[1], "all_reduce")
-                self.assertEqual([(c["step"], c["phase"]) for c in buckets], [(step, "backward") for step in range(3)])
+        self.check_reducer("ddp")
+
+    @long("test_ddps_reducer_is_c_plus_plus")
+    def test_ddps_reducer_whose_buckets_are_the_gradients(self):
+        self.check_reducer("ddp-bucket-view")
 
     def test_fully_shard(self):
         ranks = self.trace("fully_shard", 2)

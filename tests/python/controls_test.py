@@ -8,6 +8,7 @@ import time
 import unittest
 
 from preload_test import BUILD, HERE, PRELOAD, ProgramTest
+from short_run import long
 
 RUN = os.path.join(BUILD, "bin", "convtrace")
 
@@ -40,6 +41,7 @@ class WrongNames(ControlsTest):
         self.assertIn('W settings: CT-1010 CONVTRACE_INCLUDE "lsmt*" matched nothing; nearest of those that '
                       'occurred: "lstm"', line)
 
+    @long('test_a_filter; what each rule says at the end: settings_test "rule_book"')
     def test_a_rule(self):
         line, = self.lines_of('[[rule]]\nscope = "haed"\ncapture = "hash"\n')
         self.assertIn('rules.toml:1: scope "haed" matched nothing; nearest of those that occurred: "head"',
@@ -77,23 +79,28 @@ class Absence(ControlsTest):
                          r"\(0 to \d+\): there are no values in the trace$")
         self.assertTrue(any(why.endswith(text) for text in self.messages()), why)
 
+    @long("test_steps_that_never_came")
     def test_steps_that_never_came_under_a_bare_preload(self):
         why, = self.lines_of(preload=True, CONVTRACE_STEPS="900")
         self.assertIn("CONVTRACE_STEPS 900 names none of the", why)
 
+    @long('test_steps_that_never_came; which reason: engine_unit "absence", "name_filter"')
     def test_everything_excluded(self):
         begin, why, end = self.lines_of("--exclude", "*")
         self.assertRegex(why, r"CONVTRACE_EXCLUDE leaves none of the \d names that occurred")
 
+    @long('settings_test "controls: what is good and has no effect"')
     def test_a_setting_without_an_effect(self):
         why, begin, end = self.lines_of("--spike", "3")
         self.assertIn("CONVTRACE_SPIKE has no effect: it is a trigger of CONVTRACE_RING", why)
 
+    @long('test_steps_that_never_came; of rules: settings_test "rule_book"')
     def test_a_scope_rule_where_no_step_was_wanted(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\ncapture = "hash"\n')
         begin, rule, steps, end = self.lines_of("--config", "r.toml", "--steps", "900")
         self.assertIn('scope "head" matched nothing; no module ran in a step whose values were wanted', rule)
 
+    @long("preload_test Snapshots, which reads CT-1202")
     def test_every_value_says_its_bytes_after_the_first_step_that_has_some(self):
         begin, expected, end = self.lines_of("--mode", "snapshot", "--all", "--steps", "1-")
         self.assertRegex(expected, r"every value is stored: [1-9]\d* bytes in the first step")
@@ -105,6 +112,7 @@ class Absence(ControlsTest):
         self.assertIn("has reached its 2000 bytes (CONVTRACE_MAX_BYTES)", full)
         self.assertRegex(end, r"ctrace: \d+ steps?, \d+ events, \d+ bytes.*; \d+ not recorded and nothing behind them, ")
 
+    @long('settings_test "rule_book: one that matched and took nothing"')
     def test_a_rule_whose_steps_never_came(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\nsteps = 900\ncapture = "hash"\n')
         begin, why, end = self.lines_of("--config", "r.toml")
@@ -115,14 +123,17 @@ class Absence(ControlsTest):
         self.assertIn("CONVTRACE_RANKS 3 names none of this job's ranks, 0 to 0", why)
         self.assertEqual(self.traces(), [])
 
+    @long("test_the_first_rank_that_is_traced_speaks")
     def test_another_rank_of_the_job_says_nothing(self):
         self.assertEqual(self.lines_of("--ranks", "0", RANK="1", WORLD_SIZE="2"), [])
 
+    @long('test_ranks_that_the_job_does_not_have; of rules: settings_test "rule_book"')
     def test_a_rule_of_ranks_that_the_job_does_not_have(self):
         self.write("r.toml", '[[rule]]\nscope = "head"\nranks = 5\ncapture = "hash"\n')
         begin, why, end = self.lines_of("--config", "r.toml")
         self.assertIn("r.toml:1: ranks 5 names none of this job's ranks, 0 to 0", why)
 
+    @long("test_the_rank_that_a_program_gives_itself_is_the_one_that_counts")
     def test_a_rule_for_the_rank_that_a_program_gives_itself(self):
         self.write("r.toml", '[[rule]]\nscope = "*"\nranks = 1\ncapture = "snapshot"\n')
         done = self.run_program("ddp.py", CONVTRACE_CONFIG="r.toml")
@@ -139,14 +150,17 @@ class Absence(ControlsTest):
         self.assertIn("convtrace: tracing to ", begin)
         self.assertEqual(self.lines_of("--ranks", "1-2", RANK="2", WORLD_SIZE="3"), [])
 
+    @long("narrowing_test NoOperations")
     def test_operations_of_no_module(self):
         begin, why, end = self.lines_of("--ops", "haed")
         self.assertIn('CONVTRACE_OPS "haed" matched no module that was called; nearest of those that were: "head"', why)
 
+    @long("narrowing_test NoOperations; test_steps_that_never_came")
     def test_operations_where_no_step_was_wanted(self):
         begin, why, steps, end = self.lines_of("--ops", "head", "--steps", "900")
         self.assertIn('CONVTRACE_OPS "head" matched nothing; no module ran in a step whose values were wanted', why)
 
+    @long('settings_test "controls: what is good and has no effect"')
     def test_a_trigger_that_no_value_can_pull(self):
         why, begin, end = self.lines_of("--ring", "2,nan", "--mode", "hash")
         self.assertIn("CONVTRACE_RING has no effect in part: its triggers nan and spike see statistics", why)
@@ -164,6 +178,7 @@ class Absence(ControlsTest):
     def test_tracing_that_is_off(self):
         self.assertEqual(self.lines_of("--enabled", "0"), ["convtrace: CT-2201 nothing will be traced: CONVTRACE=0"])
 
+    @long("test_relative_names_begin_where_the_program_started")
     def test_a_settings_file_is_found_from_another_folder(self):
         self.write("r.toml", 'steps = 900\n')
         script = self.write("leave.py", "import os, torch\nos.chdir('/')\ntorch.nn.Linear(1, 1)(torch.ones(1))\n")
@@ -174,10 +189,12 @@ class Absence(ControlsTest):
         script = self.write("parent.py", "import subprocess\nsubprocess.Popen(['sleep', '0.5'])\n")
         self.assertEqual(self.lines_of(program=(script,)), [])
 
+    @long('preload_test Modes, whose launches mode says it; engine_unit "absence: launches"')
     def test_a_mode_for_gpus_on_a_cpu(self):
         begin, why, end = self.lines_of("--mode", "launches")
         self.assertIn("mode launches records what a GPU runs, and no CUDA context was made", why)
 
+    @long('Triggers.test_nothing_happened; engine_unit "flight_recorder: at the end it says"')
     def test_a_flight_recorder_without_a_trigger(self):
         begin, end = self.lines_of("--ring", "2")
         self.assertIn(", no trigger of CONVTRACE_RING came, so no step was written;", end)
@@ -322,6 +339,7 @@ class Triggers(ControlsTest):
         self.assertEqual(self.steps_of(), [24, 25])
         self.assertIn("trigger spike", self.messages()[0])
 
+    @long('test_a_spike_of_the_loss; limits: engine_unit "loss_watch"')
     def test_a_loss_above_the_absolute_limit(self):
         loop = Loop(self, 4, CONVTRACE_RING="1,spike", CONVTRACE_SPIKE="6,100")
         loop.go(1, 2, 101, 3)

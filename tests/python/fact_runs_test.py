@@ -5,8 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from preload_test import BUILD, ProgramTest, torch  # noqa: F401
-from support import SKIPPED
+from preload_test import BUILD, SKIPPED, ProgramTest
 
 DIFF = os.path.join(BUILD, "bin", "convtrace-diff")
 if not os.path.exists(DIFF):
@@ -28,6 +27,8 @@ class Block(nn.Module):
 
 
 class FactRuns(ProgramTest):
+    shared = True
+
     def trace(self, name, *options, **settings):
         path = os.path.join(self.folder, name + ".ctrace")
         done = self.run_program("facts.py", *options, CONVTRACE_OUTPUT=path, **settings)

@@ -9,6 +9,7 @@ import sys
 import unittest
 
 from preload_test import SHOW, ProgramTest
+from short_run import long
 
 
 class HostTest(ProgramTest):
@@ -98,6 +99,7 @@ class Tracebacks(HostTest):
 
 
 class Swapped(HostTest):
+    @long("test_sharded_models_are_converted_on_two_ranks")
     def test_sharded_models_are_converted_on_one_rank(self):
         self.check_same("swapped.py", "1")
 
@@ -158,6 +160,7 @@ class Lazy(HostTest):
         last = [r for r in whole if r["scope"] == "first" and r["slot"] == "param:bias"][-1]
         self.assertEqual((last["nan"], last["count"]), (0, 1200))  # it is recorded once there is something to record
 
+    @long("test_unwritten_memory_is_no_nan_and_no_difference, which compares two runs")
     def test_it_repeats(self):
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "host", "lazy.py")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CONVTRACE_") and k != "LD_PRELOAD"}

@@ -6,8 +6,7 @@ import unittest
 
 import numpy
 
-from preload_test import BUILD, ProgramTest
-from support import SKIPPED, torch
+from preload_test import BUILD, SKIPPED, ProgramTest, torch
 
 sys.path.insert(0, os.path.join(BUILD, "share", "convtrace", "python"))
 import convtrace  # noqa: E402

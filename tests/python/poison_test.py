@@ -5,8 +5,8 @@ import os
 import subprocess
 import unittest
 
-from preload_test import SHOW, ProgramTest, raw
-from support import torch
+from preload_test import SHOW, ProgramTest, raw, torch
+from short_run import long
 
 
 class Poison(ProgramTest):
@@ -36,6 +36,7 @@ class Poison(ProgramTest):
             self.assertIn("was not written in 2048 of 4096 elements", one["message"])
         self.assertNotIn("CONVTRACE_POISON", done.stderr)
 
+    @long("Quarantine.test_results_and_findings_of_a_right_program, which has poison, too")
     def test_results_of_a_program_that_writes_what_it_reads_are_its_own(self):
         outputs = [os.path.join(self.folder, name) for name in ("plain.pt", "poisoned.pt")]
         plain = self.run_program("train.py", "transformer", outputs[0], preload=False)
@@ -81,6 +82,7 @@ class Poison(ProgramTest):
         trace, = self.traces()
         self.assertEqual(self.records(trace, "findings"), [])
 
+    @long("test_where_it_cannot_be_done_it_is_said")
     def test_of_a_settings_file_it_comes_too_late(self):
         config = os.path.join(self.folder, "settings.toml")
         with open(config, "w") as file:

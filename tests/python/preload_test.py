@@ -1,6 +1,10 @@
 """Real programs under the real preload library: same results to the last bit, a trace whose numbers
 are torch's own, and no finding. Needs the built libraries and programs (CONVTRACE_BUILD)."""
+import atexit
+import functools
 import glob
+import importlib
+import importlib.util
 import json
 import math
 import os
@@ -10,9 +14,25 @@ import sys
 import tempfile
 import unittest
 
-import numpy
+from short_run import long
 
-from support import SKIPPED, torch
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
+if importlib.util.find_spec("torch") is None:
+    print("skipped: %s has no torch" % sys.executable)
+    sys.exit(SKIPPED)
+
+
+class Lazily:
+    """A module that is imported when something of it is asked for: most cases look at programs that import PyTorch themselves."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        return getattr(importlib.import_module(self._name), name)
+
+
+numpy, torch = Lazily("numpy"), Lazily("torch")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(
@@ -25,25 +45,63 @@ if not (os.path.exists(PRELOAD) and os.path.exists(SHOW)):
     sys.exit(SKIPPED)
 
 
+class SharedStart:
+    """programs/shared_start.py, with or without the preload library."""
+
+    def __init__(self, preload):
+        environment = untraced()
+        if preload:
+            environment["LD_PRELOAD"] = PRELOAD
+        self._process = subprocess.Popen([sys.executable, os.path.join(HERE, "programs", "shared_start.py")], env=environment,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True)
+        atexit.register(self._process.communicate)
+
+    def run(self, command, cwd, settings):
+        with tempfile.TemporaryDirectory() as folder:
+            said = [os.path.join(folder, name) for name in ("stdout", "stderr")]
+            print(json.dumps(dict(argv=command, cwd=cwd, environment=settings, stdout=said[0], stderr=said[1])),
+                  file=self._process.stdin, flush=True)
+            status = int(self._process.stdout.readline())
+            texts = []
+            for path in said:
+                with open(path, encoding="utf-8") as file:
+                    texts.append(file.read())
+        return subprocess.CompletedProcess(command, status, *texts)
+
+
+@functools.lru_cache(None)
+def shared_start(preload):
+    return SharedStart(preload)
+
+
+def untraced():
+    """The environment of this process without what traces."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
+    return {**kept, "OMP_NUM_THREADS": "1"}
+
+
 def raw(tensor):
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 class ProgramTest(unittest.TestCase):
+    shared = False  # whether its programs begin in forks of one process (shared_start.py); others show how a process starts
+
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
     def run_program(self, name, *arguments, preload=True, python=sys.executable, **settings):
-        environment = {k: v for k, v in os.environ.items()
-                       if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
-        environment["OMP_NUM_THREADS"] = "1"
         if preload:
-            environment.update(LD_PRELOAD=PRELOAD, **settings)
-            environment.setdefault("CONVTRACE_OUTPUT", os.path.join(self.folder, "%r-%p.ctrace"))
+            settings.setdefault("CONVTRACE_OUTPUT", os.path.join(self.folder, "%r-%p.ctrace"))
+        else:
+            settings = {}
+        command = [os.path.join(HERE, "programs", name), *arguments]
+        if self.shared:
+            return shared_start(preload).run(command, self.folder, settings)
+        environment = {**untraced(), **({"LD_PRELOAD": PRELOAD} if preload else {}), **settings}
         for _ in range(3):
-            done = subprocess.run([python, os.path.join(HERE, "programs", name), *arguments],
-                                  env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+            done = subprocess.run([python, *command], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, universal_newlines=True)
             # Ranks on gloo end like this now and then when they part, without us, too.
             if ("terminate called without an active exception" not in done.stderr
@@ -135,9 +193,11 @@ class Models(ProgramTest):
     def test_cnn_with_in_place_relu(self):
         self.check_model("cnn")
 
+    @long("Endings and Modes train it; its slots: modules_test test_lstm_outputs; test_transformer")
     def test_lstm(self):
         self.check_model("lstm")
 
+    @long("steps_test Recompute; test_transformer")
     def test_activation_checkpointing(self):
         self.check_model("checkpointed")
 
@@ -227,6 +287,7 @@ class Snapshots(ProgramTest):
 
 
 class OtherPrograms(ProgramTest):
+    @long("updates_test test_each_update_of_a_gan_is_a_step")
     def test_gan(self):
         self.check_printed_bits("gan.py", 1)
 
@@ -272,6 +333,7 @@ class Sharded(ShardedTest):
     def test_fully_shard(self):
         self.check_ranks("fully_shard")
 
+    @long("test_fully_shard; wrappers: modules_test test_wrappers_do_not_appear, host_test Swapped")
     def test_fsdp(self):
         self.check_ranks("fsdp")
 
@@ -299,12 +361,14 @@ class Endings(ProgramTest):
         info, = self.records(trace, "info")
         self.assertEqual(info["meta"]["facts"]["exit.status"], status)
 
+    @long("every program that is traced; test_sys_exit")
     def test_return(self):
         self.check_end("return", "0")
 
     def test_sys_exit(self):
         self.check_end("sys.exit", "7")
 
+    @long("test_exception_in_a_module")
     def test_exception(self):
         self.check_end("raise", "1")
 
@@ -334,6 +398,7 @@ class Modes(ProgramTest):
         says = ".* W settings: CT-1011 mode launches records what a GPU runs, and no CUDA context was made .*\n"
         self.assertEqual(self.stats_of(says, CONVTRACE_MODE="launches"), [])
 
+    @long("controls_test Reload; modules_test StepWindow")
     def test_only_chosen_steps_have_values(self):
         self.assertEqual({r["step"] for r in self.stats_of(CONVTRACE_STEPS="1")}, {1})
 
@@ -345,6 +410,7 @@ class Modes(ProgramTest):
         chosen = self.stats_of(CONVTRACE_INCLUDE="head;lstm*", CONVTRACE_EXCLUDE="re:^head$")
         self.assertEqual({r["scope"] for r in chosen}, {s for s in every if s.startswith("lstm")})
 
+    @long("controls_test test_a_mode_that_is_off")
     def test_off_leaves_no_file(self):
         self.stats_of(CONVTRACE="0")
         self.assertEqual(self.traces(), [])

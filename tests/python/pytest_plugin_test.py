@@ -7,6 +7,7 @@ import unittest
 import xml.etree.ElementTree
 
 from preload_test import BUILD, SHOW, SKIPPED
+from short_run import long
 
 try:
     import pytest  # noqa: F401
@@ -103,6 +104,7 @@ class Verdicts(SessionsTest):
         self.pytest("--convtrace-update", passed=1)
         self.pytest(passed=1)
 
+    @long("test_another_result_fails_with_the_report; tolerances: diff_test")
     def test_a_tolerance_is_that_of_convtrace_diff(self):
         fault = "fault=float(os.environ.get('FAULT', 0))"
         self.write(ONE % ("", fault))
@@ -113,6 +115,7 @@ class Verdicts(SessionsTest):
                 self.write(ONE % (", tolerance=" + tolerance, fault))
                 self.pytest(passed=passed, failed=1 - passed, FAULT="1e-3")
 
+    @long('test_a_baseline_is_written_when_asked_for; exit codes of the diff: diff_test "command"')
     def test_what_cannot_be_compared_does_not_pass(self):
         self.write(ONE % ("", ""))
         self.pytest("--convtrace-update", passed=1)

@@ -1,4 +1,5 @@
 """`convtrace repeat` with training runs that repeat, and with some that do not."""
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -6,9 +7,9 @@ import sys
 import tempfile
 import unittest
 
-try:
-    import torch  # noqa: F401
-except ImportError:
+from short_run import long
+
+if importlib.util.find_spec("torch") is None:
     print("skipped: %s has no torch" % sys.executable)
     sys.exit(77)
 
@@ -55,12 +56,14 @@ class RepeatTestCase(unittest.TestCase):
         self.assertIn("\ntry     torch.manual_seed(0) at the start", text)
         self.assertIn("param:weight", (self.folder / "convtrace-repeat-2" / "diff-2.txt").read_text())
 
+    @long('test_weights_without_a_seed; the advice of each place: recovery_test "repeat: "')
     def test_batches_that_depend_on_the_time(self):
         text = self.parts("clock")
         self.assertIn("at step 0, data, root module (call 0), input:0\n", text)
         self.assertIn("\ntry     the data differ, and PyTorch's seed does not", text)
         self.assertNotIn("manual_seed(0) at the start", text)
 
+    @long('test_weights_without_a_seed; the advice of each place: recovery_test "repeat: "')
     def test_a_result_that_depends_on_the_time(self):
         text = self.parts("noise")
         self.assertIn("at step 0, forward, 1 (call 0), output:0\n", text)
@@ -76,9 +79,11 @@ class RepeatTestCase(unittest.TestCase):
     def test_a_run_that_fails(self):
         self.not_known("fails", "CT-2204 not known whether it repeats: run 1 ended with exit code 7")
 
+    @long("test_a_run_that_fails")
     def test_a_run_that_leaves_no_trace(self):
         self.not_known("once", "CT-2204 not known whether it repeats: run 2 left no trace")
 
+    @long('test_a_run_that_fails; unclosed traces: diff_test "unclosed"')
     def test_a_run_whose_trace_is_not_closed(self):
         self.not_known("cut", "CT-2102",
                        command=("sh", "-c", '"$0" "$@"; exit 0', sys.executable, PROGRAM))

@@ -8,6 +8,7 @@ import unittest
 
 from controls_test import RUN, ControlsTest
 from preload_test import HERE
+from short_run import long
 
 
 class Run(ControlsTest):
@@ -47,9 +48,11 @@ class Run(ControlsTest):
         self.assertEqual(done.stderr, "convtrace: CT-2201 nothing will be traced: env -i takes LD_PRELOAD away; "
                          "put `convtrace run --` behind its options\n")
 
+    @long("test_a_child_deep_down_that_trains_is_known")
     def test_through_a_shell(self):
         self.check(self.run_loop("bash", "-c", "true; " + " ".join(self.program())))
 
+    @long("test_a_child_deep_down_that_trains_is_known; exec: artifact_test, odd_processes_test")
     def test_through_an_entry_point(self):
         """A container's entry point: a script that ends in exec."""
         script = self.write("entry.sh", '#!/bin/sh\nset -e\nexec "$@"\n')
@@ -113,6 +116,7 @@ class Run(ControlsTest):
         script = self.write("outer.py", "import subprocess, sys\nsubprocess.run(['sh', '-c', sys.argv[1] + '; true'])\n")
         self.check(self.run_loop(sys.executable, script, " ".join(self.program())))
 
+    @long("test_within_another_run_the_inner_one_explains")
     def test_a_child_that_was_told_why_not_needs_no_second_line(self):
         done = self.run_loop("bash", "-c", "CONVTRACE_STEPZ=1 " + " ".join(self.program()) + "; true")
         self.assertEqual(done.returncode, 0)

@@ -11,6 +11,7 @@ import time
 import unittest
 
 from preload_test import PRELOAD, SHOW, SKIPPED
+from short_run import long
 
 try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -241,6 +242,7 @@ class Followed(ExportedTest):
         self.export("--overwrite", "run.ctrace", expect=3)
         self.assertEqual(followed, self.scalars())
 
+    @long('test_it_ends_with_a_writer_that_is_killed; convtrace_cli_test "show --follow: Ctrl-C"')
     def test_ctrl_c_ends_it(self):
         self.following.send_signal(signal.SIGINT)
         self.assertEqual((self.following.wait(60), self.following.stderr.read()), (0, ""))

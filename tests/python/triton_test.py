@@ -52,6 +52,12 @@ class TritonTest(ProgramTest):
         after = float(halves.sum(dtype=numpy.float64)) + COUNT
         self.assertEqual(sums["f32"], [after + TRIES * COUNT] + [after] * (STEPS - 1))
 
+    def check_tuning(self, records):
+        """Launches of tuning have no step."""
+        launches = [(one["phase"], one["step"]) for one in records if one["record"] == "launch" and one["kernel"] == "add_one"]
+        self.assertEqual(launches.count(("tuning", None)), 2 * TRIES)
+        self.assertEqual(len([one for one in launches if one[0] == "forward"]), 2 * STEPS)
+
     def test_kernels_are_typed_without_a_rule_from_a_cold_and_a_warm_cache(self):
         for _ in "cold", "warm":
             printed, records, facts = self.traced(CONVTRACE_COMPILED="all")
@@ -60,6 +66,7 @@ class TritonTest(ProgramTest):
                              "x_ptr *fp16, out_ptr *fp32, scale fp32, count i32, stride constexpr, BLOCK constexpr")
             self.assertIn("x_ptr *i32", facts["triton.__main__.add_one"])
             self.assertIn("BLOCK: 256", facts["autotune.__main__.add_one"])
+            self.check_tuning(records)
         plain = self.run_program("triton_double.py", DOUBLE, preload=False, python=self.python_with_triton())
         self.assertEqual((plain.returncode, plain.stdout), (0, printed), plain.stderr)
 
@@ -76,12 +83,6 @@ class TritonTest(ProgramTest):
 
     def test_nothing_of_kernels_is_recorded_unasked(self):
         self.assertEqual(self.values_of(self.traced()[1]), {})
-
-    def test_launches_of_tuning_have_no_step(self):
-        records = self.traced(CONVTRACE_COMPILED="all")[1]
-        launches = [(one["phase"], one["step"]) for one in records if one["record"] == "launch" and one["kernel"] == "add_one"]
-        self.assertEqual(launches.count(("tuning", None)), 2 * TRIES)
-        self.assertEqual(len([one for one in launches if one[0] == "forward"]), 2 * STEPS)
 
 
 class StandIn(TritonTest):

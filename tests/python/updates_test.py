@@ -14,6 +14,8 @@ UPDATES = 4  # of programs/updates.py
 
 
 class LoopTest(ProgramTest):
+    shared = True
+
     def trace(self, name, loop, *arguments, same_bits=True):
         """Traces a loop. `same_bits`: what it prints without us must be the same. @return the trace's path"""
         path = os.path.join(self.folder, name + ".ctrace")

@@ -51,7 +51,7 @@ SUITES = {
     "pytorch-multiprocessing": pytorch("test_multiprocessing.py", "test_multiprocessing_spawn.py"),
     "einops": Suite("wheel", "einops==0.8.2", ("einops/tests",), env=(("EINOPS_TEST_BACKENDS", "numpy,torch"),)),
     "skorch": skorch("callbacks", "test_classifier.py", "test_regressor.py", "test_dataset.py", "test_doctor.py", "test_scoring.py", "test_toy.py",
-                     default=True, limit_s=300),
+                     limit_s=300),
     "skorch-net": skorch("test_net.py", "test_helper.py", "test_history.py"),
     "opacus": opacus("grad_samples", "grad_sample_module_test.py", "grad_sample_hooks_test.py", "gradient_accumulation_test.py",
                      "batch_memory_manager_test.py", "per_sample_gradients_utils_test.py"),

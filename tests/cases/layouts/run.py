@@ -23,6 +23,7 @@ BUILD = pathlib.Path(os.environ.get("CONVTRACE_BUILD", HERE.parents[2] / "build"
 def work(name, rank, size, layout, words, store):
     """One rank of a training of a set."""
     import torch
+    os.environ["RANK"] = str(rank)
     if size > 1:
         torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=size,
                                              timeout=datetime.timedelta(seconds=60))
@@ -35,6 +36,21 @@ def work(name, rank, size, layout, words, store):
     os._exit(0)
 
 
+def work_all(name, size, *words):
+    """All ranks, each in a fork: a process that imported PyTorch and computed nothing has no trace, and its forks have their own."""
+    for module in "torch._dynamo", name:
+        importlib.import_module(module)
+    children = {}
+    for rank in range(size):
+        child = os.fork()
+        if child == 0:
+            work(name, rank, size, *words)
+        children[child] = rank
+    for child, rank in children.items():
+        if os.waitpid(child, 0)[1] != 0:
+            sys.exit(f"rank {rank} failed")
+
+
 def traced(of_set, name, folder):
     """The traces of a training, made once."""
     if folder.is_dir():
@@ -45,14 +61,10 @@ def traced(of_set, name, folder):
     env |= {"LD_PRELOAD": str(BUILD / "lib" / "libconvtrace.so"), "CONVTRACE_OUTPUT": str(folder / "%r.ctrace"),
             "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
     with tempfile.TemporaryDirectory() as store:
-        ranks = int(ranks)
-        children = [subprocess.Popen(
-            [sys.executable, __file__, "--work", of_set, str(rank), str(ranks), layout, ":".join(words), os.path.join(store, "store")],
-            env=env | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}, stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
-        for child in children:
-            _, said = child.communicate(timeout=300)
-            if child.returncode != 0:
-                sys.exit(f"{name}: exit code {child.returncode}\n{said}")
+        done = subprocess.run([sys.executable, __file__, "--work", of_set, ranks, layout, ":".join(words), os.path.join(store, "store")],
+                              env=env | {"WORLD_SIZE": ranks}, stderr=subprocess.PIPE, text=True, timeout=300)
+        if done.returncode != 0:
+            sys.exit(f"{name}: exit code {done.returncode}\n{done.stderr}")
 
 
 def compared(pair, base, cand):
@@ -75,11 +87,12 @@ def main():
     parser.add_argument("--match", default="", help="only pairs whose names an expression finds")
     parser.add_argument("--full", action="store_true", help="all pairs")
     parser.add_argument("--set", nargs="+", default=["first_set"], help="modules of this folder with trainings and PAIRS")
-    parser.add_argument("--work", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        name, rank, size, layout, words, store = options.work
-        work(name, int(rank), int(size), layout, words.split(":"), store)
+        name, size, layout, words, store = options.work
+        work_all(name, int(size), layout, words.split(":"), store)
+        return 0
     scratch = tempfile.TemporaryDirectory()
     runs = options.runs or pathlib.Path(scratch.name)
     print("| baseline | candidate | verdict | root | compared | not compared | right |\n|---|---|---|---|---|---|---|")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import torch
+import torch._dynamo  # noqa: F401 - the first optimizer would import it
 
 from programs import CASES
 
@@ -89,7 +90,9 @@ def main():
     if options.work:
         name, form = options.work
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(work, (name, form == "faulty", os.path.join(folder, "store")), nprocs=CASES[name].size)
+            # Forks of a process that computed nothing are traced on their own, and import nothing anew.
+            torch.multiprocessing.start_processes(work, (name, form == "faulty", os.path.join(folder, "store")),
+                                                  nprocs=CASES[name].size, start_method="fork")
         return 0
     print("| case | known from | found | corrected | verdict |\n|---|---|---|---|---|")
     good = True

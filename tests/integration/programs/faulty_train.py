@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Trains a small network for four steps, with faults planted: faulty_train.py FAULT[+FAULT].
+"""Trains a small network for four steps, with faults planted: faulty_train.py FOLDER. Of each FAULT[+FAULT] on stdin,
+FOLDER gets FAULT[+FAULT].ctrace.
 
 Faults are what makes real runs part: a changed constant, type, seed, reduction or update, or nothing but rounding.
 With "adam" the optimizer is one that makes whole updates of rounding.
 """
+import os
 import sys
 
 import torch
+import torch._dynamo  # noqa: F401 - the first optimizer would import it
 import torch.nn.functional as F
 from torch import nn
 
@@ -100,5 +103,17 @@ def main(faults):
             net.blocks[2].fc1.weight.data.view(torch.int32)[5, 7] ^= 1 << 24
 
 
+def fork(name):
+    """A process that imported PyTorch, and computed nothing, forks for each trace: an import costs more than a run."""
+    os.environ["CONVTRACE_OUTPUT"] = os.path.join(sys.argv[1], name + ".ctrace")
+    child = os.fork()
+    if child == 0:
+        main(set(name.split("+")))
+        sys.exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        sys.exit(name + " failed")
+
+
 if __name__ == "__main__":
-    main(set(sys.argv[1].split("+")))
+    for line in sys.stdin.read().split():
+        fork(line)

@@ -254,5 +254,6 @@ def work(rank, way, size, store):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (sys.argv[1], int(sys.argv[2]), os.path.join(folder, "store")),
-                                    nprocs=int(sys.argv[2]))
+        # Ranks that import nothing anew; those of ddp.py and sharded.py are spawned.
+        torch.multiprocessing.start_processes(work, (sys.argv[1], int(sys.argv[2]), os.path.join(folder, "store")),
+                                              nprocs=int(sys.argv[2]), start_method="fork")
