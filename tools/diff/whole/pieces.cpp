@@ -117,10 +117,10 @@ Stats mean_of(std::span<const Stats> tensors) {
   mean.count = tensors.front().count;
   double sum = 0;
   for (const Stats& one : tensors) {
-    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     sum += one.sum.as_f64();
-    if (one.pos_inf != 0) sum += kInfinite;
-    if (one.neg_inf != 0) sum -= kInfinite;
+    if (one.pos_inf != 0) sum += kInfinity;
+    if (one.neg_inf != 0) sum -= kInfinity;
     if (one.nan != 0) sum = kNotKnown;
   }
   sum /= static_cast<double>(tensors.size());
