@@ -21,7 +21,9 @@ TOLD = {
     "wrong_between_modules": ("warning", "overwritten", None, "input:0"),
     "wrong_weight_between": ("error", "overwritten", "WeightedBackward", "saved:1"),
     "wrong_batch_refilled": ("warning", "overwritten", "WeightedBackward", "saved_leaf:0"),
-    "wrong_array_refilled": ("warning", "overwritten", None, "lent:0"),
+    "wrong_array_refilled": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
+    "wrong_input_of_linear": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
+    "wrong_result_of_tanh": ("error", "overwritten", "TanhBackward0", "needed:result"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "format/findings/common/tensor_text.h"
+#include "format/model/op_names.h"
 
 namespace convtrace::judge {
 namespace {
@@ -104,14 +105,8 @@ std::string input_mutated(const OpFinding& finding, const std::string& input,
 
 /// The result, or the operand that an op has written, in memory that somebody else needs.
 std::string writer(const OpFinding& finding, const format::Definitions& definitions) {
-  const std::string_view slot = definitions.text(finding.slot);
-  for (const std::string_view left : {"_after", "_shared"}) {
-    const size_t at = slot.find(left);
-    if (at == std::string_view::npos) continue;
-    const std::string operand =
-        std::string(slot.substr(0, at)) + std::string(slot.substr(at + left.size()));
-    return "What " + where(finding, definitions) + " left of its " + operand;
-  }
+  const std::string operand = format::operand_before(definitions.text(finding.slot));
+  if (!operand.empty()) return "What " + where(finding, definitions) + " left of its " + operand;
   return tensor_text(finding.slot, finding.op, finding.place, definitions);
 }
 

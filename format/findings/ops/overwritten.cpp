@@ -6,15 +6,16 @@
 
 #include "format/findings/common/hash_mix.h"
 #include "format/findings/common/occurrence.h"
+#include "format/model/op_names.h"
 
 namespace convtrace::judge {
 namespace {
 
 constexpr size_t kMostSuspected = 256;
-constexpr std::string_view kBackward = "Backward";
 
 uint64_t key_of_memory(const format::TensorStats& e) {
-  return mix(mix(mix(e.value.storage, e.value.offset), e.value.generation), e.bytes);
+  const uint64_t memory = mix(mix(e.value.storage, e.value.offset), e.value.generation);
+  return mix(mix(memory, e.bytes), e.layout);  // a transposed view has other bytes in its order
 }
 
 uint64_t key_of_value(const format::TensorStats& e) {
@@ -26,7 +27,7 @@ uint64_t key_of_value(const format::TensorStats& e) {
 void Overwritten::see(const format::Event& event, Findings& findings) {
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
     // The lost event may have been a record of what was written in between.
-    if (loss->reason == format::LossReason::kQueueFull) values_ = {};
+    if (loss->reason == format::LossReason::kQueueFull) values_ = kept_ = {};
     return;
   }
   if (std::holds_alternative<format::Collective>(event)) ++collectives_;
@@ -44,6 +45,10 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (!known || bytes.hash != stats->stats.hash) bytes = seen_of(*stats, is_result);
   if (is_kept) return kept(*stats, role, findings);
   if (role == SlotRole::kLent) return lent(*stats, findings);
+  if (role == SlotRole::kNeeded) return needed(*stats, findings);
+  if (!stats->op && phase == format::Phase::kForward &&
+      (role == SlotRole::kTaken || role == SlotRole::kGiven))
+    kept_.get(key_in_call(*stats)).first = seen_of(*stats, role == SlotRole::kGiven);
   if (role == SlotRole::kTaken && forward) taken(*stats);
   if (role == SlotRole::kTaken && !forward && !suspected_.empty()) gradient(*stats, findings);
   if (role == SlotRole::kGiven && forward) given(*stats);
@@ -89,6 +94,13 @@ void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
   OpFinding finding = finding_of(event, *read);
   finding.loosely = true;
   report(std::move(finding), findings);
+}
+
+/// A node of a module's call is about to run: what it has saved, the call took or gave.
+void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
+  const Seen* const seen = kept_.find(key_in_call(event));
+  if (seen == nullptr || seen->hash == event.stats.hash || seen->step != event.header.step) return;
+  report(finding_of(event, *seen), findings);
 }
 
 void Overwritten::taken(const format::TensorStats& event) {
@@ -139,16 +151,16 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   return finding;
 }
 
-/// "Scale" of ScaleBackward, the op that autograd runs for Scale.
-std::string_view Overwritten::forward_name(format::StringId op) const {
-  std::string_view name = definitions_.text(op);
-  if (name.ends_with(kBackward)) name.remove_suffix(kBackward.size());
-  return name;
+/// Of a value in one call of a module.
+uint64_t Overwritten::key_in_call(const format::TensorStats& event) const {
+  return mix(key_of_call({}, event.place), key_of_value(event));
 }
 
 uint64_t Overwritten::key_of_call(format::StringId op, const format::Place& place) const {
-  const uint64_t name = op ? std::hash<std::string_view>()(forward_name(op)) : 0;
-  return mix(mix(name, place.scope.value), place.call);
+  std::string_view name = definitions_.text(op);
+  if (const std::string_view forward = format::forward_name(name); !forward.empty()) name = forward;
+  const uint64_t hash = op ? std::hash<std::string_view>()(name) : 0;
+  return mix(mix(hash, place.scope.value), place.call);
 }
 
 /// Equal for output:I and grad_output:I of one call.

@@ -9,6 +9,8 @@
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
 ///   step finds changed. It is told when the output's gradient comes, which proves that the output is
 ///   a part of the graph; memory that a program uses as it likes has none.
+/// - What a node of torch's own has saved of a module's input or output, in memory that NumPy has,
+///   too (slots needed:NAME): before the node runs, it is held against the record of that call.
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
 ///   backward pass begins.
 ///
@@ -64,12 +66,13 @@ class Overwritten {
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
+  void needed(const format::TensorStats& event, Findings& findings);
   void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
   void gradient(const format::TensorStats& event, Findings& findings);
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
-  [[nodiscard]] std::string_view forward_name(format::StringId op) const;
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
+  [[nodiscard]] uint64_t key_in_call(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_of_output(format::StringId op, const format::Place& place,
                                        format::StringId slot) const;
   void report(OpFinding finding, Findings& findings);
@@ -77,7 +80,8 @@ class Overwritten {
   const format::Definitions& definitions_;
   SlotRoles roles_;
   uint64_t collectives_ = 0;
-  Recent<Seen> kept_;    ///< behind the forward: by op, module call, slot and value
+  /// Behind the forward: by op, module call, slot and value; of a module by call and value.
+  Recent<Seen> kept_;
   Recent<Seen> values_;  ///< of the forward pass: the last record of each value
   Recent<Seen> bytes_;   ///< by memory: the first record of the bytes that lie there now
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read

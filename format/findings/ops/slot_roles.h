@@ -15,7 +15,8 @@ namespace convtrace::judge {
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
 /// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
 /// to, perhaps state that the backward does not read; kKeptOfCtx: as an attribute of ctx. kLent: data
-/// in memory of somebody else, when the backward pass begins.
+/// in memory of somebody else, when the backward pass begins. kNeeded: what a node of torch's own has
+/// saved, before it runs.
 enum class SlotRole : uint8_t {
   kNone,
   kTaken,
@@ -25,7 +26,8 @@ enum class SlotRole : uint8_t {
   kKept,
   kKeptLeaf,
   kKeptOfCtx,
-  kLent
+  kLent,
+  kNeeded
 };
 
 class SlotRoles {
@@ -55,7 +57,8 @@ class SlotRoles {
         {"saved", SlotRole::kKept},
         {"saved_leaf", SlotRole::kKeptLeaf},
         {"ctx", SlotRole::kKeptOfCtx},
-        {"lent", SlotRole::kLent}};
+        {"lent", SlotRole::kLent},
+        {"needed", SlotRole::kNeeded}};
     const std::string_view name = slot.substr(0, slot.find(':'));
     for (const auto& [text, role] : kRoles) {
       if (text == name) return role;

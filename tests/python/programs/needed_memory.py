@@ -125,6 +125,13 @@ class Weighted(torch.autograd.Function):
         return grad * weight, (grad * x).sum(0)
 
 
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+
 @case
 def wrong_saved_of_tanh():
     model = Block(Square.apply, before=torch.tanh)
@@ -211,12 +218,7 @@ def wrong_statistics_of_ctx():
 def wrong_weight_written():
     """The backward leaves the weight scaled."""
 
-    class Linear(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, weight):
-            ctx.save_for_backward(x, weight)
-            return x @ weight
-
+    class Linear(Product):
         @staticmethod
         def backward(ctx, grad):
             x, weight = ctx.saved_tensors
@@ -303,6 +305,63 @@ def wrong_array_refilled():
         array[...] += 1
 
     train(lambda x: model(batch), model.parameters(), between=refill)
+
+
+def clipped(h):
+    """NumPy has the memory, and writes it."""
+    array = h.detach().numpy()
+    array.clip(-0.1, 0.1, out=array)
+    return h
+
+
+class OnCpu(nn.Module):
+    """`behind` gets what the first layer gives, when `act` has taken it."""
+
+    def __init__(self, act, behind=lambda h: None):
+        nn.Module.__init__(self)
+        self.first, self.act, self.last, self.behind = nn.Linear(8, 8), act, nn.Linear(8, 4), behind
+        named(self.cpu())
+
+    def forward(self, x):
+        h = self.first(x.cpu())
+        y = self.act(h)
+        self.behind(h)
+        return self.last(y)
+
+
+@case
+def wrong_input_of_linear():
+    model = OnCpu(nn.Linear(8, 8), behind=clipped)
+    train(model, model.parameters())
+
+
+@case
+def wrong_result_of_tanh():
+    model = OnCpu(nn.Tanh())
+    model.act.register_forward_hook(lambda module, args, out: setattr(module, "out", out.detach()))
+    train(model, model.parameters(), between=lambda: clipped(model.act.out))
+
+
+@case
+def right_written_before_it_is_saved():
+    model = OnCpu(nn.Linear(8, 8))
+    model.act.register_forward_pre_hook(lambda module, args: clipped(*args))
+    train(model, model.parameters())
+
+
+@case
+def right_written_and_not_needed():
+    """The layer that took it is frozen, and saves nothing; pooling saves it for its shape."""
+    frozen = nn.Linear(8, 8).requires_grad_(False)
+    for act in frozen, nn.ReLU(), nn.AvgPool1d(1):
+        model = OnCpu(act, behind=clipped)
+        train(model, [one for one in model.parameters() if one.requires_grad])
+
+
+@case
+def right_memory_that_is_read():
+    model = OnCpu(nn.Tanh(), behind=lambda h: h.detach().numpy().sum())
+    train(model, model.parameters())
 
 
 @case
@@ -545,12 +604,11 @@ def right_gradient_passed_on():
 def right_main_grad():
     """As Megatron's fused accumulation: the backward adds to a gradient of its own."""
 
-    class Fused(torch.autograd.Function):
+    class Fused(Product):
         @staticmethod
         def forward(ctx, x, weight):
-            ctx.save_for_backward(x, weight)
             ctx.main_grad = weight.main_grad
-            return x @ weight
+            return Product.forward(ctx, x, weight)
 
         @staticmethod
         def backward(ctx, grad):
@@ -568,12 +626,7 @@ def right_main_grad():
 def right_fused_update():
     """As LOMO: the backward updates the weight."""
 
-    class Updated(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, weight):
-            ctx.save_for_backward(x, weight)
-            return x @ weight
-
+    class Updated(Product):
         @staticmethod
         def backward(ctx, grad):
             x, weight = ctx.saved_tensors

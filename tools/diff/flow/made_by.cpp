@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "format/model/op_names.h"
 #include "tools/diff/flow/relations.h"
 #include "tools/diff/model/hash_mix.h"
 
@@ -113,7 +114,7 @@ class Search {
   void find_outputs() {
     const Passed& receiver = at(gradient_);
     const uint32_t number = number_of(names_.text(receiver.slot));
-    const std::string_view op = forward_name(names_.text(receiver.op));
+    const std::string_view op = format::forward_name(names_.text(receiver.op));
     if (receiver.op && op.empty()) return;
     for (size_t i = 0; i < gradient_; ++i) {
       const Passed& one = at(i);
@@ -156,8 +157,8 @@ class Search {
     for (const size_t i : gradients->second) {
       const Passed& one = at(i);
       if (one.place.call != input.place.call) continue;
-      const bool own =
-          input.op ? forward_name(names_.text(one.op)) == names_.text(input.op) : one.of_module();
+      const bool own = input.op ? format::forward_name(names_.text(one.op)) == names_.text(input.op)
+                                : one.of_module();
       if (!own) continue;
       if (one.kind == SlotKind::kGradInput && number_of(names_.text(one.slot)) == number &&
           health_(i) == Health::kGood)

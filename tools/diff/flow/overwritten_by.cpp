@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "format/model/op_names.h"
 #include "tools/diff/flow/made_by.h"
 #include "tools/diff/flow/relations.h"
 
@@ -9,7 +10,7 @@ namespace {
 /// Whether the record is a result, or what an op left of an operand.
 bool is_written(const Passed& one, std::string_view slot) {
   return one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradInput ||
-         !operand_before(slot).empty();
+         !format::operand_before(slot).empty();
 }
 
 }  // namespace
@@ -18,7 +19,7 @@ bool is_written(const Passed& one, std::string_view slot) {
 /// bytes, who had them there first?
 std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
                                      const format::Definitions& names) {
-  const std::string_view op = forward_name(names.text(step[result].op));
+  const std::string_view op = format::forward_name(names.text(step[result].op));
   for (size_t i = 0; i < result; ++i) {
     const Passed& kept = step[i];
     if (kept.kind != SlotKind::kOther || !is_one_call(kept, step[result])) continue;
@@ -35,7 +36,7 @@ std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result
     });
     if (writer == between.end() || !is_written(*writer, names.text(writer->slot))) continue;
     const std::string_view text = names.text(writer->slot);
-    const std::string operand = operand_before(text);
+    const std::string operand = format::operand_before(text);
     const std::string slot = operand.empty() ? std::string(text) : operand;
     return MadeBy{
         .how = HowKnown::kOverwrote,

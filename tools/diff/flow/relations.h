@@ -33,12 +33,6 @@ namespace convtrace::diff {
   return a.stats.count > 1 && a.stats.count == b.stats.count && a.stats.hash == b.stats.hash;
 }
 
-/// The op whose backward `op` is.
-[[nodiscard]] inline std::string_view forward_name(std::string_view op) {
-  constexpr std::string_view kEnd = "Backward";
-  return op.ends_with(kEnd) ? op.substr(0, op.size() - kEnd.size()) : std::string_view();
-}
-
 [[nodiscard]] inline Maker maker_of(const Passed& one, const format::Definitions& names,
                                     std::string slot) {
   return {.scope = std::string(names.text(one.place.scope)),

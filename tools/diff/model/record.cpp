@@ -34,18 +34,6 @@ SlotKind slot_kind(std::string_view slot) {
   return SlotKind::kOther;
 }
 
-std::string operand_before(std::string_view slot) {
-  const size_t colon = std::min(slot.find(':'), slot.size());
-  const std::string_view name = slot.substr(0, colon);
-  for (const std::string_view behind : {"_after", "_shared"}) {
-    if (name.ends_with(behind)) {
-      return std::string(name.substr(0, name.size() - behind.size())) +
-             std::string(slot.substr(colon));
-    }
-  }
-  return "";
-}
-
 bool leaves_unwritten(std::string_view op) {
   constexpr std::string_view kOps[] = {
       "aten::empty",     "aten::empty_like",        "aten::empty_strided", "aten::empty_permuted",

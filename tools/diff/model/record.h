@@ -39,8 +39,6 @@ enum class SlotKind : uint8_t {
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);
-/// "saved:0" of "saved_shared:0": the operand in front of the op, of a record behind it; "" of others.
-[[nodiscard]] std::string operand_before(std::string_view slot);
 /// @return whether an op returns memory that it does not write, so that its content is arbitrary.
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
 /// @return whether an op is a kernel that a compiler fused, as the observer names it.

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <variant>
 
+#include "format/model/op_names.h"
 #include "tools/common/text.h"
 
 namespace convtrace::diff {
@@ -278,7 +279,7 @@ const StepStream::Slot& StepStream::shared_slot(StringId local) {
     slot.kind = slot_kind(text);
     slot.unclipped = text.starts_with("grad_unclipped:");
     // A gradient that a backward was given goes to others, too: made_by.h tells it by them.
-    const std::string before = operand_before(text);
+    const std::string before = format::operand_before(text);
     if (!before.empty() && !before.starts_with("grad_output:")) slot.before = names_.intern(before);
     if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
   }

@@ -4,16 +4,17 @@ A Function's node keeps tensors by `save_for_backward` and as attributes of `ctx
 returned and again before the backward runs. Where hooks pack what is saved (checkpointing, offloading), reading would
 run them: such a node is left alone.
 """
+import collections
+
 from ..base import signals
 
 _MOST = 64  # tensors of one node
 _MOST_CALLS = 256
 _SEQUENCES = frozenset((tuple, list))  # whose elements are looked at; to walk what is larger, or the program's own, may cost
 
-# References of C++ to a tensor that a backward has to itself, as torch 2.13 counts them: a gradient (Python alone), and
-# a saved tensor (Python, and the node). A view has one more on its base, and on the storage.
-_GRADIENT, _SAVED = 1, 2
-_COUNTED_AS_KNOWN = (2, 13)
+# References that C++ counts in a backward that has all to itself: to a gradient, a saved tensor, the base of a saved view
+# (beside the view's own); to the storage of what is no view.
+_Counts = collections.namedtuple("_Counts", "gradient saved base storage")
 
 
 class Kept:
@@ -22,8 +23,9 @@ class Kept:
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         self._nodes, self._packs_single = nodes, False
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-        known = tuple(int(part) for part in torch.__version__.split(".")[:2]) == _COUNTED_AS_KNOWN
-        self._storage_count = getattr(torch._C, "_storage_Use_Count", None) if known else None
+        self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
+        self._torch, self._counts = torch, None
+        self._was_asked, self._is_measured = False, False  # the first: a backward pass was seen
 
     def next_call(self, op, place):
         """Behind a forward. @return its number among the calls of the op in this call of a module, by which the backward
@@ -31,6 +33,8 @@ class Kept:
         if self._step != self._observer.step:
             self._step = self._observer.step
             self._calls.clear()
+            if self._was_asked and not self._is_measured and self._is_plain():
+                self._measure()
         number = self._calls.get((op, place), 0)
         self._calls[op, place] = number + 1
         return number if number < _MOST_CALLS and self._is_plain() else None
@@ -67,24 +71,40 @@ class Kept:
 
     def is_shared_gradient(self, tensor):
         """Whether somebody else is to read a gradient that a backward was given: another branch of the graph."""
-        return self._is_held(tensor, _GRADIENT)
+        self._was_asked = True
+        return self._counts is not None and self._is_held(tensor, self._counts.gradient)
 
     def is_shared_saved(self, node, tensor):
         """Whether somebody else holds the memory of a saved tensor: another node that needs it, an alias. Not told of
         a leaf, which its module holds anyway, and of the node's own output, which the program may hold without need."""
-        return not tensor.is_leaf and tensor.grad_fn is not node and self._is_held(tensor, _SAVED)
+        return (self._counts is not None and not tensor.is_leaf and tensor.grad_fn is not node
+                and self._is_held(tensor, self._counts.saved))
+
+    def _measure(self):
+        """Counts references in backward passes of which it is known who holds what: releases of torch differ, and where the
+        counts do not tell, nothing is said. Runs torch's engine, and so not before the program did."""
+        torch, graph_task = self._torch, getattr(self._torch._C, "_current_graph_task_id", lambda: 0)
+        levels = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 0)
+        if graph_task() != -1 or levels() is not None or torch.is_inference_mode_enabled():
+            return
+        self._is_measured = True
+        try:
+            with torch.utils._python_dispatch._disable_current_modes():
+                self._counts = measured(torch, self._storage_count)
+        except Exception as error:
+            signals.let_pass(error)
 
     def _is_held(self, tensor, own):
         """Reads counters alone."""
-        if self._storage_count is None or type(tensor) not in self._read.plain:
+        if type(tensor) not in self._read.plain:
             return False
         try:
             base, storage = tensor._base, tensor.untyped_storage()
             if base is not None and base.numel() != tensor.numel():
                 return False  # another part of the base is nobody's business
             is_view = base is not None
-            return (tensor._use_count() > own or is_view and base._use_count() > 2 or
-                    self._storage_count(storage._cdata) > 2 + is_view)
+            return (tensor._use_count() > own or is_view and base._use_count() > self._counts.base or
+                    self._storage_count(storage._cdata) > self._counts.storage + is_view)
         except Exception as error:  # a kind of tensor without a storage
             signals.let_pass(error)
             return False
@@ -95,3 +115,37 @@ def is_buffer(thread, tensor):
     PyTorch's count."""
     entry = thread.entry
     return entry is not None and any(number == id(tensor) for number, _ in entry.buffers or ())
+
+
+def measured(torch, storage_count):
+    """@return the _Counts of this torch; None where they do not tell who holds what."""
+    seen = []
+
+    class Probe(torch.autograd.Function):
+        __module__ = torch.__name__  # no custom op
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            saved, = ctx.saved_tensors
+            base, storages = saved._base, [one.untyped_storage() for one in (gradient, saved)]
+            seen.append((gradient._use_count(), saved._use_count(), 0 if base is None else base._use_count(),
+                         *(storage_count(one._cdata) for one in storages)))
+            return gradient * 1
+
+    with torch.enable_grad():
+        for before in (lambda x: x * 2, lambda x: (x * 2).view(2), torch.exp):
+            taken = before(torch.ones(2, device="cpu", dtype=torch.float32, requires_grad=True))
+            result = Probe.apply(taken)
+            result = (result + taken if before is torch.exp else result) * 2
+            del taken
+            torch.autograd.Variable._execution_engine.run_backward(
+                (result,), (torch.ones_like(result),), False, False, (), allow_unreachable=True, accumulate_grad=True)
+    (gradient, saved, _, storage, same), (*_, base, _, of_view), shared = seen
+    tells = (storage == same and of_view == storage + 1 and
+             shared == (gradient + 1, saved, 0, storage, storage + 1))
+    return _Counts(gradient, saved, base, storage) if tells else None

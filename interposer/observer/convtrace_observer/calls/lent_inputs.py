@@ -1,15 +1,29 @@
-"""Data that lies in memory of somebody else (an array of NumPy, a buffer of a loader): whether it is the same when the
-backward pass begins, which computes with it again. PyTorch counts no write to it that does not go through a tensor.
+"""Memory that others than torch can write (an array of NumPy, a buffer of a loader): whether the backward pass finds in it
+what the forward pass has left there. PyTorch counts no write to it that does not go through a tensor. That NumPy has a
+tensor's memory, torch notes on the storage, for good.
 """
+import collections
 import weakref
 
-from ..base import engine, values
+from ..base import engine, own, values
 
 _MOST = 64  # tensors of one step
+_MOST_EXPOSED = 1 << 12  # outputs of modules
+
+# Nodes whose backward computes with the values of what they save: node -> (name of that tensor, whether it is the node's
+# own output). What only gives a shape or a sign (pooling, ReLU) may change without harm.
+_NEEDED = {
+    **dict.fromkeys(("ExpBackward0", "SigmoidBackward0", "SoftmaxBackward0", "LogSoftmaxBackward0", "TanhBackward0"),
+                    ("result", True)),
+    **dict.fromkeys(("ConvolutionBackward0", "NativeBatchNormBackward0", "NativeGroupNormBackward0", "NativeLayerNormBackward0"),
+                    ("input", False)),
+    **dict.fromkeys(("GeluBackward0", "MishBackward0", "SiluBackward0", "SoftplusBackward0"), ("self", False)),
+    "AddmmBackward0": ("mat1", False), "MmBackward0": ("self", False),
+}
 
 
 class LentInputs:
-    """Holds weak references to storages, no tensor."""
+    """Data of root modules, looked at when a backward pass begins. Holds weak references to storages, no tensor."""
 
     def __init__(self, observer):
         self._observer = observer
@@ -37,3 +51,84 @@ class LentInputs:
             if storage is not None and (storage.data_ptr(), storage.nbytes()) == (value.base, value.storage_bytes):
                 thread.batch.tensor(engine.BACKWARD, engine.HASH, scope, 0, slot, 0, value)
                 self._observer.submit(thread)  # while the storage is held
+
+
+class NeededMemory:
+    """What the node of a module's output has saved, hashed when that output's gradient has come, which is before the node
+    runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave.
+
+    All such nodes are asked in a step that is the first, second, fourth and so on of a root, in the others those that had saved
+    such memory before. An input of a module is saved as it was recorded where the module is torch's own and no hook
+    runs in between."""
+
+    def __init__(self, observer, torch):
+        self._observer = observer
+        self._node = getattr(torch._C, "_current_autograd_node", None)
+        saved = getattr(torch._C._autograd, "SavedTensor", None)
+        self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
+        self._step, self._due = -1, False
+        self._steps = collections.Counter()  # of the roots, by place, that have been called
+        self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
+        self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
+        self._original = None  # what is called when a gradient has come
+
+    def note(self, place, module):
+        """A root is about to be called in training."""
+        observer = self._observer
+        if self._node is None or not self._knows_hooks:
+            return
+        if self._step != observer.step:
+            self._step, self._due = observer.step, False
+            self._plain.clear()
+        if place.step != observer.step:
+            self._steps[place.id] += 1
+            count = self._steps[place.id]
+            self._due = self._due or count & (count - 1) == 0
+        self._look_at_gradients(self._due or bool(self._exposed))
+        if self._original is not None:
+            for entry, one in observer.names.modules(module):
+                if type(one).__module__.startswith("torch.nn.modules.") and not own(one, "_forward_pre_hooks"):
+                    self._plain.add(entry.place.id)
+
+    def _look_at_gradients(self, wanted):
+        hot = self._observer.hot
+        if wanted and self._original is None:
+            self._original, hot.gradient = hot.gradient, self._come
+        elif not wanted and self._original is not None:
+            hot.gradient, self._original = self._original, None
+
+    def _come(self, targets, gradient):
+        """The gradient of a module's output. `targets`: as GradHook has them."""
+        original = self._original or self._observer.hot.gradient
+        if self._due or targets in self._exposed:
+            try:
+                self._look(targets)
+            except Exception as error:
+                self._observer.failed("saved memory", error)
+        return original(targets, gradient)
+
+    def _look(self, targets):
+        observer, read = self._observer, self._observer.read
+        if not observer.capture or observer.compiles() or observer.is_tracing():
+            return
+        node, (key, _) = self._node(), targets[0]
+        name = type(node).__name__
+        saved, is_output = _NEEDED.get(name, (None, False))
+        if saved is None or not (is_output or key & 0xFFFFFFFF in self._plain):
+            return
+        with read.unobserved():
+            holder = getattr(node, "_raw_saved_" + saved, None)
+            if holder is None or holder.unpack_hook is not None:
+                return  # whoever packs it would be run
+            tensor = getattr(node, "_saved_" + saved)
+            if type(tensor) not in read.plain or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
+                return
+            value = read.again(tensor)
+            if value is None:
+                return
+            if len(self._exposed) < _MOST_EXPOSED:
+                self._exposed.add(targets)
+            thread = observer.threads.state
+            thread.batch.tensor(engine.BACKWARD, engine.HASH, key & 0xFFFFFFFF, key >> 32,
+                                observer.modules.slot("needed", saved), observer.port.intern(name), value)
+            observer.submit(thread)

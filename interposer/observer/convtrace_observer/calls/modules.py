@@ -220,7 +220,7 @@ class ModuleCalls:
             observer.hot.ask(module)
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
-                self._needed.note(module)
+                self._needed.note(entry.place, module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, module)
             if first:

@@ -162,7 +162,6 @@ NEEDED = {  # case of programs/needed_memory.py, by the name of its model: kind,
     "wrong_weight_between": ("overwritten", "WeightedBackward", "saved:1"),
     "wrong_second_backward": ("overwritten", "SquareBackward", "grad_input:0"),
 }
-COUNTED = {"wrong_saved_of_tanh", "wrong_gradient_counted", "wrong_library_gradient"}  # errors with torch 2.13 alone
 
 
 @check("memory that is still needed", part=9)
@@ -172,7 +171,7 @@ def needed_memory(bench):
     bench.succeeded(done)
     found = {}
     for one in trace.findings:
-        if one["level"] == "error" or one["scope"] in COUNTED:
+        if one["level"] == "error":
             found.setdefault(one["scope"].partition(".")[0], set()).add((one["kind"], one["op"], one["slot"]))
     missing = {case: sorted(map(str, found.get(case, ()))) for case, told in NEEDED.items() if told not in found.get(case, ())}
     expect(not missing, "not told, but: %s" % missing)

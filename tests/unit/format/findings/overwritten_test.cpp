@@ -143,6 +143,44 @@ TEST_CASE("overwritten: lent data that is another one when the backward pass beg
   }
 }
 
+TEST_CASE("overwritten: what a node of a module has saved is held against the module's call",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("", "input:0", 5);
+  p.value(Phase::kForward, "other", "", "input:0", 5);
+  SECTION("written before the node runs") {
+    p.backward("AddmmBackward0", "needed:mat1", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.named(p.findings[0].op) == "AddmmBackward0");
+    CHECK(p.named(p.findings[0].made.slot) == "input:0");
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    return;
+  }
+  SECTION("as it was") { p.backward("AddmmBackward0", "needed:mat1", 5); }
+  SECTION("what another module has taken, written in between, is no sign") {
+    p.value(Phase::kBackward, "third", "AddmmBackward0", "needed:mat1", 6);
+  }
+  SECTION("the call has given other bytes in that memory") {
+    p.forward("", "output:0", 6);
+    p.backward("TanhBackward0", "needed:result", 6);
+  }
+  SECTION("a write that PyTorch counted") {
+    p.version = 1;
+    p.backward("AddmmBackward0", "needed:mat1", 6);
+  }
+  SECTION("a graph of an earlier step") {
+    p.step = 1;
+    p.backward("AddmmBackward0", "needed:mat1", 6);
+  }
+  SECTION("a record may have been lost") {
+    format::Loss loss;
+    loss.reason = format::LossReason::kQueueFull;
+    p.judge.see(loss, p.findings);
+    p.backward("AddmmBackward0", "needed:mat1", 6);
+  }
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("overwritten: two calls that keep one buffer are told apart", "[judge][overwritten]") {
   Program p;
   p.forward("Gate", "saved:0", 5);
