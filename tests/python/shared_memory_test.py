@@ -181,6 +181,16 @@ class States(Owners):
         self.assertEqual(self.words(), [
             (2, "2", "state:weight.exp_avg", ["whole", "written", "state:weight.exp_avg of 0"])])
 
+    def test_a_state_that_is_the_parameter(self):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for one in model.parameters():
+            optimizer.state[one].update(slow=one.detach(), start=one.detach().clone())
+        self.train(model, optimizer, steps=2)
+        self.assertEqual({(*one[1:3], one[3].split(", ", 3)[3]) for one in self.shared()}, {
+            (scope, "state:%s.slow" % name, "held, param:%s of %s" % (name, scope)) for scope in "024" for name in ("weight", "bias")
+            if (scope, name) != ("4", "bias")})
+
     def test_wrong_offsets(self):
         model = net()
         optimizer = torch.optim.Adam(model.parameters(), foreach=True)

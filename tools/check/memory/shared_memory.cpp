@@ -6,7 +6,8 @@
 /// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error needs
 /// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
 /// in the step before by a module that a gradient passed; a state by one write for each owner in a
-/// step of an optimizer of torch, or by two optimizers that write it in turn.
+/// step of an optimizer of torch, or by two optimizers that write it in turn. A state that holds
+/// what came before, by its name, and lies in the memory of a parameter, is a warning.
 /// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
 /// its right, unless clipping multiplies them; zeros; numbers that all parameters count with.
 /// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain
@@ -73,7 +74,8 @@ std::string_view key_of(std::string_view slot) { return slot.substr(slot.rfind('
 
 /// Whether a state of this name holds what came before.
 bool accumulates(std::string_view key) {
-  constexpr std::string_view kWords[] = {"avg", "mom", "vel", "sum", "sq", "ema", "acc", "mean"};
+  constexpr std::string_view kWords[] = {"avg", "mom", "vel",  "sum",  "sq",
+                                         "ema", "acc", "mean", "slow", "prev"};
   constexpr std::string_view kLetters[] = {"m", "v", "mu", "nu", "buf", "buffer"};
   const auto contains = [key](std::string_view word) { return key.find(word) != key.npos; };
   return std::ranges::any_of(kWords, contains) ||
@@ -167,6 +169,11 @@ class SharedMemory : public Check {
     }
   }
 
+  /// Whether a state is a parameter itself.
+  static bool is_parameter(const Shared& shared) {
+    return shared.slot.front() == 's' && shared.other_slot.starts_with("param:");
+  }
+
   static Severity of_parameters(const Surroundings& around, const Shared& shared,
                                 const Owners& owners) {
     if (!owners.both_have_gradients()) return Severity::kHint;
@@ -188,6 +195,8 @@ class SharedMemory : public Check {
 
   static std::optional<Severity> of_states(const Surroundings& around, const Shared& shared,
                                            const Owners& owners) {
+    if (is_parameter(shared))
+      return accumulates(key_of(shared.slot)) ? std::optional(Severity::kWarning) : std::nullopt;
     const auto& classes = around.facts.settings("class");
     const auto kind = classes.find({shared.optimizer, 0});
     const bool torchs = kind != classes.end() && kind->second.starts_with("torch.optim.");
@@ -250,6 +259,7 @@ class SharedMemory : public Check {
                : shared.word == "same" ? ", although gradients of their own passed both modules."
                                        : ", and what multiplies one (clipping) multiplies both.";
       default:
+        if (is_parameter(shared)) return ": what is to hold earlier values has those of now.";
         return shared.word == "in turn" ? ": two optimizers write it in turn."
                                         : ", and the optimizer writes it for each of them.";
     }
@@ -274,6 +284,11 @@ class SharedMemory : public Check {
         finding.next = "look at where gradients are assigned, and give each parameter its own";
         return;
       default:
+        if (is_parameter(shared)) {
+          finding.cause = "a state that is made of a parameter without a copy: p.detach(), p.data";
+          finding.next = "make it by p.detach().clone()";
+          return;
+        }
         finding.cause = shared.whole
                             ? "states that were loaded or made for one parameter and kept for "
                               "another, or found by shape or name"

@@ -1,4 +1,5 @@
-"""Memory that two owners hold: parameters that an optimizer updates, the gradients that it takes, and its states.
+"""Memory that two owners hold: parameters that an optimizer updates, the gradients that it takes, and its states, one of
+which may be a parameter.
 
 Addresses alone are compared, exactly: parts of one flat buffer that lie side by side or interleaved share nothing, and a
 tensor that is larger than its memory (expanded) is left out. Owners are looked at in the steps of an optimizer whose number
@@ -48,7 +49,8 @@ class SharedMemory:
 
     def before(self, thread, number, optimizer, parameters):
         """Before a step, whose gradients are complete. `parameters`: gives (parameter, owner) of an optimizer."""
-        if not isinstance(optimizer.state, dict):
+        state = vars(optimizer).get("state")  # a property would run code of the program, and is another optimizer's
+        if not isinstance(state, dict):
             return  # somebody else's optimizer
         watch = self._watches.get(number)
         if watch is None:
@@ -56,7 +58,7 @@ class SharedMemory:
                 return
             watch = self._watches[number] = _Watch()
         watch.steps += 1
-        now = id(optimizer.state)
+        now = id(state)
         early = watch.steps <= _EACH
         watch.due = (watch.due or watch.states != now or watch.steps & (watch.steps - 1) == 0
                      or early and len(self._watches) > 1)
@@ -86,10 +88,13 @@ class SharedMemory:
             return
         with self._observer.read.unobserved():
             all_parameters = list(parameters(optimizer))
-            for first, second in _pairs(self._items((parameter, parameter, owner.place, "param:" + owner.name)
-                                                    for parameter, owner in all_parameters)):
+            weights = self._items((parameter, parameter, owner.place, "param:" + owner.name) for parameter, owner in all_parameters)
+            for first, second in _pairs(weights):
                 self._tell(thread, watch, number, first, second, "updated")
             states = self._items(self._states(optimizer, all_parameters))
+            for first, second in _pairs(weights + states):
+                if first.slot.startswith("param:") and second.slot.startswith("state:"):
+                    self._tell(thread, watch, number, first, second, "held")
             pairs = _pairs(states)
             before, watch.written = watch.written, {}
             sharers = {}
@@ -129,7 +134,7 @@ class SharedMemory:
 
     def _states(self, optimizer, parameters):
         for parameter, owner in parameters:
-            of_one = optimizer.state.get(parameter)
+            of_one = vars(optimizer)["state"].get(parameter)
             for key, tensor in of_one.items() if isinstance(of_one, dict) else ():
                 if isinstance(tensor, self._tensor) and tensor.numel() > 1:  # one that counts may be everybody's
                     yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)

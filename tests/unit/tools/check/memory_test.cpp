@@ -64,6 +64,18 @@ TEST_CASE("check shared-memory: gradients that autograd gives out twice", "[chec
   CHECK(found(clipped, id) == at_fc2(slot, Severity::kWarning));
 }
 
+TEST_CASE("check shared-memory: a state that is the parameter itself", "[check][memory]") {
+  const auto held = [](const std::string& key) {
+    Training run = training(4);
+    run.fact(1, "fc2", "shares.state:weight." + key,
+             "optimizer 0, 256 bytes, whole, held, param:weight of fc2");
+    return run;
+  };
+  for (const std::string key : {"slow", "exp_avg"})
+    CHECK(found(held(key), "shared-memory") == at_fc2("state:weight." + key, Severity::kWarning));
+  CHECK(silent(held("master"), "shared-memory"));
+}
+
 TEST_CASE("check shared-memory: states that are written for two", "[check][memory]") {
   const std::string slot = "state:weight.exp_avg", id = "shared-memory";
   CHECK(found(sharing(slot, "whole, written", kAdam), id) == at_fc2(slot, Severity::kError));
