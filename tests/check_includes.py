@@ -99,9 +99,10 @@ ROOMS = {
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/memory": "tools/check/model tools/common",
     "tools/check/training": "tools/check/model tools/common",
+    "tools/check/story": "tools/check/model tools/common tools/diff/model",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
-    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/training tools/check/values "
-        "tools/common tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
+    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/story "
+        "tools/check/training tools/check/values tools/common tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
     "tools/origin/digest": "tools/common tools/diff/read tools/origin/model tools/origin/read",
@@ -112,7 +113,7 @@ ROOMS = {
         "tools/origin/read tools/origin/report",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
-    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common tools/diff/flow",
+    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common tools/diff/flow tools/diff/model",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/diff/compare tools/diff/model tools/diff/read tools/diff/report tools/diff/whole",

@@ -63,7 +63,7 @@ class Poison(ProgramTest):
         finding, = (one for one in report["findings"] if one["id"] == "nan")
         self.assertEqual((finding["scope"], finding["op"], finding["cause"]),
                          ("1", "Keeps", "memory that was read after it was freed"))
-        self.assertEqual(finding["next"], "convtrace show --nan TRACE tells who freed it")
+        self.assertEqual(finding["next"], f"convtrace show --nan {trace} tells who freed it")
         told = self.command(0, "show", "--nan", trace)
         self.assertRegex(told, r"\nIt was read after it was freed: .* Last freed of what was taken there before: input:0 of "
                                r"step 0, freed in step 0 at record \d+ by forward \(.*container\.py:\d+\), below step \(.*freed\.py:\d+\)\.\n")

@@ -6,6 +6,8 @@
 
 #include "reader/trace_reader.h"
 #include "tools/check/catalog.h"
+#include "tools/check/story/blow_up.h"
+#include "tools/check/story/teller.h"
 #include "tools/diff/model/hash_mix.h"
 
 namespace convtrace::check {
@@ -91,6 +93,12 @@ class Judge {
         if (wanted_(look.first)) result_.looks.push_back(look);
     }
     (void)collect();
+    result_.story = teller_.tell(around);
+    if (wanted_("blow-up")) {
+      result_.looks.emplace_back("blow-up", result_.story.steps.size());
+      for (Finding& finding : blow_ups_of(result_.story))
+        result_.findings.push_back(std::move(finding));
+    }
     result_.rank = trace_.meta().rank;
     result_.start_realtime_ns = trace_.meta().start_realtime_ns;
     result_.complete = trace_.state() == reader::TraceState::kComplete;
@@ -261,6 +269,7 @@ class Judge {
     facts_.take(step);
     const Surroundings around = surroundings(draws(step));
     for (const auto& check : checks_) check->see(step, around);
+    teller_.see(step, around);
     ++result_.steps_seen;
     if (result_.steps_trained == 0)
       for (const auto& [parameter, seen] : step.parameters) add_hash(result_.initial, seen.initial);
@@ -308,6 +317,7 @@ class Judge {
   Facts facts_;
   const Wanted& wanted_;
   std::vector<std::unique_ptr<Check>> checks_;
+  StoryTeller teller_;
   std::map<uint32_t, StepValues> open_;
   StepValues spare_;
   std::vector<Slot> slots_;      ///< by slots of the trace

@@ -18,6 +18,7 @@
 #include "reader/trace_reader.h"
 #include "tools/check/model/finding.h"
 #include "tools/check/model/step_values.h"
+#include "tools/check/model/story.h"
 #include "tools/diff/verdict/replicas.h"
 
 namespace convtrace::check {
@@ -32,6 +33,7 @@ struct RankResult {
   std::string path;
   uint32_t rank = 0;
   uint64_t start_realtime_ns = 0;
+  Story story;
   std::vector<Finding> findings;
   std::vector<std::pair<std::string_view, uint64_t>> looks;
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded

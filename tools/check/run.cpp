@@ -9,6 +9,7 @@
 
 #include "tools/check/catalog.h"
 #include "tools/check/judge.h"
+#include "tools/common/escape.h"
 #include "tools/common/live_wait.h"
 #include "tools/common/text.h"
 #include "tools/diff/read/trace_set.h"
@@ -37,6 +38,14 @@ std::vector<Finding> joined(std::vector<Finding> all) {
     }
   }
   return kept;
+}
+
+/// Puts the trace into the command that a finding proposes.
+void name_trace(Finding& finding, const std::string& path) {
+  constexpr std::string_view kWord = " TRACE";
+  const size_t at = finding.next.find(kWord);
+  if (at != std::string::npos)
+    finding.next.replace(at + 1, kWord.size() - 1, tools::quote_shell(path));
 }
 
 /// Reads on until every trace is closed or its process is gone, or the user presses Ctrl-C.
@@ -94,8 +103,15 @@ void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& 
     if (wanted(finding.id)) findings.push_back(std::move(finding));
   for (const auto& [id, times] : across) looks[id] += times;
   for (RankResult& rank : ranks) {
-    for (Finding& finding : rank.findings) findings.push_back(std::move(finding));
+    for (Finding& finding : rank.findings) {
+      name_trace(finding, rank.path);
+      findings.push_back(std::move(finding));
+    }
     for (const auto& [id, times] : rank.looks) looks[id] += times;
+    if (!rank.story.steps.empty()) {
+      rank.story.path = rank.path;
+      result.stories.push_back(std::move(rank.story));
+    }
     result.values += rank.values;
     if (rank.late_values != 0)
       result.notes.push_back(rank.path + ": " + tools::counted(rank.late_values, "value") +

@@ -3,7 +3,7 @@
 
 usage: clean.py [NAME]
 Without a name it lists them. Each program is a function without arguments that trains for about ten steps, and says which
-checks it could fool and why it is right. The other parts are in clean_2.py, clean_3.py and repeated_gradients.py; CLEAN has all of them.
+checks it could fool and why it is right. The other parts are in clean_2.py, clean_3.py, clean_4.py and repeated_gradients.py; CLEAN has all of them.
 """
 import functools
 import sys
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clean_2 import CLEAN_2, mlp, pictures, rows, texts, update
 from clean_3 import CLEAN_3
+from clean_4 import CLEAN_4
 from repeated_gradients import REPEATED
 
 
@@ -444,7 +445,7 @@ def seeded(program):
 CLEAN = {program.__name__: seeded(program) for program in (
     plain, convolutions, gpt, generation, truncated_lstm, frozen_backbone, linear_probe, frozen_norm, unfreezing, lora,
     mixture, weight_averaging, accumulation, accumulation_by_tokens, autocast, loss_scale, checkpointing, pruned, padded,
-    sparse, spectral, weight_normed, warmup, one_cycle, restarts, milestones, *CLEAN_2, *CLEAN_3, *REPEATED)}
+    sparse, spectral, weight_normed, warmup, one_cycle, restarts, milestones, *CLEAN_2, *CLEAN_3, *CLEAN_4, *REPEATED)}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import precision
 import ranks
 import recompute
 import repeated_gradients
+import stories
 from parts import Case
 
 FAULTY = {
@@ -54,6 +55,9 @@ FAULTY = {
     "submodule-eval": Case("mode", "LCFCN#20", loops.submodule_eval),
     "train-in-validation": Case("mode", "MultiBench#26", loops.train_in_validation),
 
+    "forgotten-train": Case("mode", "of a public report", stories.forgotten_train),
+    "forgotten-head": Case("mode", "made up", stories.forgotten_head),
+
     "next-of-iter": Case("same-batch", "face.evoLVe#39, wandb/examples#444", batches.next_of_iter),
     "seeded-each-step": Case("same-batch", "TrainCheck stackoverflow-67180955, tacotron2#241", batches.seeded_each_step),
     "all-ignored": Case("no-labels", "trl#6668", batches.all_ignored),
@@ -67,6 +71,14 @@ FAULTY = {
     "collapsing-scale": Case("loss-scale", "Chinese-LLaMA-Alpaca#534", precision.collapsing_scale),
     "saturating": Case("saturated", "TransformerEngine#1047, its cause", precision.saturating),
     "beyond-stability": Case("norm-growth", "made up", loops.beyond_stability),
+
+    "blow-up": Case("blow-up", "made up", stories.blow_up),
+    "blow-up-late": Case("blow-up", "made up", stories.blow_up_late),
+    "negative-infinity": Case("nan", "made up", stories.negative_infinity),
+    "exploded-first": Case("infinite-moment", "of a public report", stories.exploded_first),
+    "exploded-with-decay": Case("infinite-moment", "of a public report", stories.exploded_with_decay),
+    "exploded-rmsprop": Case("infinite-moment", "made up", stories.exploded_rmsprop),
+    "exploded-in-part": Case("infinite-moment", "made up", stories.exploded_in_part),
 
     "warmup-of-zero": Case("learning-rate", "verl#3674, of all steps", loops.warmup_of_zero),
     "jump-of-rate": Case("learning-rate", "luxonis-train#432", loops.jump_of_rate, hint=True),
@@ -86,5 +98,6 @@ FAULTY = {
 
 # What is run without --full: each of another kind.
 SAMPLE = ("checkpoint-dropout", "unfilled-buffer", "lost-range", "flat-gradients", "reused-buffer", "detached-encoder",
-          "late-head", "rebuilt-model", "eval-forever", "next-of-iter", "bias-gradient", "no-zero-grad", "gate-not-reduced")
-CLEAN_SAMPLE = ("look_then_warm_up", "frozen_losses", "penalized_dead_units", "two_tasks")
+          "late-head", "rebuilt-model", "eval-forever", "next-of-iter", "forgotten-train",
+          "exploded-with-decay", "blow-up", "bias-gradient", "no-zero-grad", "gate-not-reduced")
+CLEAN_SAMPLE = ("growing_returns", "cosine_with_restarts", "look_then_warm_up", "frozen_losses", "penalized_dead_units", "two_tasks")

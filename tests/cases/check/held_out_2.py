@@ -334,8 +334,8 @@ def dropped_edges():
 
 
 def agent_in_eval():
-    """Fools: mode. An agent has dropout off all along, so that actions and their probabilities are of one policy."""
-    model = nn.Sequential(nn.Linear(8, 24), nn.Tanh(), nn.Dropout(0.1), nn.Linear(24, 4)).eval()
+    """Fools: mode. An agent has dropout off all along, by its rate, so that actions and their probabilities are of one policy."""
+    model = nn.Sequential(nn.Linear(8, 24), nn.Tanh(), nn.Dropout(0.0), nn.Linear(24, 4)).eval()
     optimizer, mean = adamw(model), 0.0
     for x, best in batches(12, 8):
         action = torch.distributions.Categorical(logits=model(x)).sample()

@@ -76,6 +76,28 @@ bool Facts::frozen(const Parameter& parameter) const {
   return contains_word(of_module(parameter.scope, "frozen"), names_.text(parameter.name));
 }
 
+std::string_view Facts::attribute(format::StringId scope, std::string_view key) const {
+  std::string_view all = of_module(scope, "attributes");
+  for (size_t at = all.find(key); at != std::string_view::npos; at = all.find(key, at + 1)) {
+    const bool begins = at == 0 || (at >= 2 && all.substr(at - 2, 2) == ", ");
+    const size_t equals = at + key.size();
+    if (!begins || equals >= all.size() || all[equals] != '=') continue;
+    const std::string_view value = all.substr(equals + 1);
+    return value.substr(0, value.find(", "));
+  }
+  return {};
+}
+
+double Facts::drop_rate(format::StringId scope) const {
+  const std::string_view name = class_of(scope);
+  const bool is_drop = name.find("Drop") != std::string_view::npos ||
+                       name.find("StochasticDepth") != std::string_view::npos;
+  if (!is_drop) return is_torchs(scope) ? number(attribute(scope, "dropout")).value_or(0) : 0;
+  for (const std::string_view key : {"p", "drop_prob", "drop_rate"})
+    if (const auto rate = number(attribute(scope, key))) return *rate;
+  return 0;
+}
+
 bool Facts::drops(format::StringId scope) const {
   return class_of(scope).find("Dropout") != std::string_view::npos;
 }

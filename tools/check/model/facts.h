@@ -39,6 +39,11 @@ class Facts {
   [[nodiscard]] bool is_torchs(format::StringId scope) const;
   /// Whether a parameter did not ask for a gradient when its module was first called.
   [[nodiscard]] bool frozen(const Parameter& parameter) const;
+  /// @return what the module has as an attribute, "0.3" of "p"; "" if it is not known.
+  [[nodiscard]] std::string_view attribute(format::StringId scope, std::string_view key) const;
+  /// @return the share that a module drops in training: of a dropout, and of a layer of torch with
+  /// one inside (`dropout=0.1`). 0 if it is not known.
+  [[nodiscard]] double drop_rate(format::StringId scope) const;
   /// Whether a module is a dropout, of any rate.
   [[nodiscard]] bool drops(format::StringId scope) const;
   /// Whether a module computes otherwise in training than in evaluation, as far as its class says.

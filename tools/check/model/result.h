@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/check/model/finding.h"
+#include "tools/check/model/story.h"
 
 namespace convtrace::check {
 
@@ -18,6 +19,7 @@ struct Looked {
 
 struct CheckResult {
   std::vector<std::string> paths;
+  std::vector<Story> stories;     ///< of the traces that train, by rank
   std::vector<Finding> findings;  ///< worst first
   std::vector<Looked> looked;     ///< of the checks that ran, in the order of the catalogue
   uint64_t ranks = 0, values = 0, steps = 0, steps_trained = 0;  ///< steps of the rank with most

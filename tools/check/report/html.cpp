@@ -1,6 +1,7 @@
 #include <string>
 
 #include "tools/check/report/reports.h"
+#include "tools/check/report/story_text.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/page/markup.h"
@@ -41,6 +42,7 @@ void write_html(const CheckResult& result, std::ostream& stream) {
     out << "<p class=\"warning\">Incomplete: " << quote_markup(why) << "</p>\n";
   for (const std::string& note : result.notes) out.paragraph(escape_markup(note));
   out << "</header>\n<main>\n";
+  write_story(result, out);
   if (!result.findings.empty()) out.heading("Findings, worst first", "findings");
   for (const Finding& finding : result.findings) write_finding(finding, out);
   out.heading("What was judged", "judged");

@@ -1,4 +1,5 @@
 #include "tools/check/report/reports.h"
+#include "tools/check/report/story_text.h"
 
 namespace convtrace::check {
 namespace {
@@ -26,11 +27,12 @@ Json finding_json(const Finding& finding) {
 }  // namespace
 
 Json json_of(const CheckResult& result) {
-  Json json{{"traces", result.paths},  {"ranks", result.ranks},
-            {"steps", result.steps},   {"training_steps", result.steps_trained},
-            {"values", result.values}, {"incomplete", result.incomplete},
-            {"notes", result.notes},   {"findings", Json::array()},
-            {"checks", Json::array()}};
+  Json json{{"traces", result.paths},    {"ranks", result.ranks},
+            {"steps", result.steps},     {"training_steps", result.steps_trained},
+            {"values", result.values},   {"incomplete", result.incomplete},
+            {"notes", result.notes},     {"story", Json::array()},
+            {"findings", Json::array()}, {"checks", Json::array()}};
+  for (const Story& story : result.stories) json["story"].push_back(story_json(story));
   for (const Finding& finding : result.findings) json["findings"].push_back(finding_json(finding));
   for (const Looked& one : result.looked)
     json["checks"].push_back({{"id", one.id}, {"what", one.what}, {"judged", one.times}});

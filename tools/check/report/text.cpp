@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tools/check/report/reports.h"
+#include "tools/check/report/story_text.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 
@@ -22,6 +23,7 @@ class TextReport {
     out_ << paint(clean ? "32;1" : "31;1",
                   diff::wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
+    for (const auto& [label, text] : story_lines(result_)) line(label, text);
     for (const std::string& why : result_.incomplete) line("incomplete  ", why);
     for (const std::string& note : result_.notes) line("note        ", escape_text(note));
     earliest();

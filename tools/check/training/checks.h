@@ -10,6 +10,7 @@
 namespace convtrace::check {
 
 std::unique_ptr<Check> make_mode();
+std::unique_ptr<Check> make_never_in_training();  ///< mode
 std::unique_ptr<Check> make_same_batch();
 std::unique_ptr<Check> make_labels();  ///< no-labels, padding
 std::unique_ptr<Check> make_input_scale();

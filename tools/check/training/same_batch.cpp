@@ -7,8 +7,7 @@
 /// Silent: data that are one number, a single element or whole numbers in a row (positions); steps
 /// without values in between.
 
-#include <unordered_set>
-
+#include "tools/check/model/batch.h"
 #include "tools/check/training/checks.h"
 
 namespace convtrace::check {
@@ -20,18 +19,8 @@ class SameBatch : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     if (!step.trains) return;
-    std::unordered_set<uint64_t> made;  // hashes of what modules gave
-    for (const auto& [key, call] : step.calls)
-      for (const Value* output : call.outputs) made.insert(output->stats.hash);
-    std::vector<const Value*> data;
-    const Value* content = nullptr;
-    for (const Value* value : step.data) {
-      if (made.contains(value->stats.hash)) continue;
-      data.push_back(value);
-      if (content == nullptr && tells(*value)) content = value;
-    }
+    const auto [batch, content] = batch_of(step);
     if (content != nullptr) look("same-batch");
-    const uint64_t batch = signature(data);
     const bool again = content != nullptr && batch == batch_ && step.number == last_ + 1;
     repeats_ = again ? repeats_ + 1 : 1;
     batch_ = batch;
@@ -49,15 +38,6 @@ class SameBatch : public Check {
   }
 
  private:
-  /// Whether a value is not the same in every step of most programs.
-  static bool tells(const Value& value) {
-    if (value.stats.count <= 1) return false;
-    if (!value.measured()) return true;
-    if (value.stats.min == value.stats.max) return false;
-    const bool whole = format::number_class(value.dtype) != format::NumberClass::kFloat;
-    return !whole || value.stats.max.as_u64() - value.stats.min.as_u64() + 1 != value.stats.count;
-  }
-
   uint64_t batch_ = 0;
   uint32_t last_ = format::kNoStep;
   unsigned repeats_ = 0;

@@ -19,6 +19,7 @@ std::unique_ptr<Check> make_moved_without_gradient();
 std::unique_ptr<Check> make_births();         ///< nan
 std::unique_ptr<Check> make_range_of_type();  ///< saturated, underflow
 std::unique_ptr<Check> make_norm_growth();
+std::unique_ptr<Check> make_infinite_moment();
 std::unique_ptr<Check> make_tied_parted();
 
 }  // namespace convtrace::check

@@ -30,7 +30,7 @@ namespace convtrace::check {
 namespace {
 
 constexpr size_t kNamesTold = 3;
-/// Gradients that are smaller than this share of the run's largest are rounding.
+/// Gradients that are smaller than this share of the largest of their step are rounding.
 constexpr double kTinyShare = 1e-6;
 
 constexpr double kUnitOfF32 = 0x1p-24;
@@ -176,13 +176,15 @@ class GradientFlow : public Check {
   }
 
   /// Why a parameter did not move, as far as its numbers say.
-  enum class Stillness : uint8_t { kOther, kLostInShortType, kTiny, kRounding };
+  enum class Stillness : uint8_t { kOther, kSwamped, kLostInShortType, kTiny, kRounding };
   [[nodiscard]] Stillness stillness(const Known& known, const Surroundings& around) const {
     const double gradient = known.gradient.stats.amax.as_f64();
     const double size = known.last.measured() ? known.last.stats.amax.as_f64() : 0;
     // A smaller update is lost.
     const double least = std::max(diff::unit_roundoff(known.last.dtype), kUnitOfF32);
-    if (gradient < kTinyShare * ledger_.largest_gradient) return Stillness::kRounding;
+    if (known.share < kTinyShare) return Stillness::kRounding;
+    if (!around.facts.all_descend() && gradient < kTinyShare * known.largest)
+      return Stillness::kSwamped;
     // Adam and its like move by about the learning rate, whatever the gradient.
     const double step = around.facts.all_descend() ? gradient * known.rate : known.rate;
     if (!(size > 0) || step >= least * size) return Stillness::kOther;
@@ -210,6 +212,11 @@ class GradientFlow : public Check {
                           "its gradient: " + numbers_of(known.gradient),
                           "largest learning rate " + tools::number_text(known.rate)};
       switch (reason) {
+        case Stillness::kSwamped:
+          finding.cause = "one gradient of it was " + tools::number_text(known.largest, 3) +
+                          ", beside whose square the later ones count for nothing";
+          finding.next = "clip gradients, or leave out such a step";
+          break;
         case Stillness::kLostInShortType:
           finding.cause = "the update is smaller than a weight of " +
                           std::string(to_string(known.last.dtype)) +

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <unordered_set>
 
+#include "tools/check/model/second_moment.h"
+
 namespace convtrace::check {
 
 using format::Phase;
@@ -47,7 +49,23 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   for (const auto& [scope, output] : first_output)
     if (output <= cut_at) each_of(scope, [](Known& known) { known.consumed = true; });
   for (const auto& [parameter, now] : step.parameters)
-    follow(parameters[parameter], now, step.number, rate);
+    follow(parameters[parameter], now, step.number, rate, around.facts);
+  note_shares(step);
+}
+
+/// How large a gradient is beside the largest of its step: one that explodes makes no other small.
+void ParameterLedger::note_shares(const StepValues& step) {
+  const auto size = [](const ParameterStep& now) {
+    const Value* const gradient = now.of_backward();
+    return gradient != nullptr && gradient->finite() ? gradient->stats.amax.as_f64() : 0;
+  };
+  double largest = 0;
+  for (const auto& [parameter, now] : step.parameters) largest = std::max(largest, size(now));
+  if (!(largest > 0)) return;
+  for (const auto& [parameter, now] : step.parameters) {
+    double& share = parameters[parameter].share;
+    share = std::max(share, size(now) / largest);
+  }
 }
 
 /// The parameters of a module.
@@ -86,15 +104,17 @@ void ParameterLedger::note_parameters(const StepValues& step, const Surroundings
   }
 }
 
-void ParameterLedger::follow(Known& known, const ParameterStep& now, uint32_t step, double rate) {
+void ParameterLedger::follow(Known& known, const ParameterStep& now, uint32_t step, double rate,
+                             const Facts& facts) {
   const Value* const gradient = now.of_backward();
+  if (now.gradient != nullptr && squared_overflow(*now.gradient, facts) != Overflow::kNone)
+    known.overflowed = true;
   const bool pushed = gradient != nullptr && gradient->finite() && !gradient->zero();
   // Of a hash alone it is not known whether it is zero: it counts as a gradient.
   if (gradient != nullptr && !gradient->zero()) {
     ++known.gradients;
     known.gradient = *gradient;
-    if (gradient->finite())
-      largest_gradient = std::max(largest_gradient, gradient->stats.amax.as_f64());
+    if (gradient->finite()) known.largest = std::max(known.largest, gradient->stats.amax.as_f64());
     any_gradient = true;
   }
   known.zeros += gradient != nullptr && gradient->zero() ? 1 : 0;
@@ -106,7 +126,7 @@ void ParameterLedger::follow(Known& known, const ParameterStep& now, uint32_t st
   if (known.seen) {
     if (after.stats.hash != known.last.stats.hash) {
       ++known.motions;
-    } else if (pushed && rate > 0) {
+    } else if (pushed && rate > 0 && !known.overflowed) {
       ++known.pushes;
       known.rate = rate;
     }

@@ -38,6 +38,9 @@ class ParameterLedger {
     uint32_t zeros = 0;        ///< gradients that were
     uint32_t pushes = 0;       ///< updates that should have changed it
     double rate = 0;
+    double largest = 0;       ///< of its gradients
+    double share = 0;         ///< of its gradient in the largest of a step, at most
+    bool overflowed = false;  ///< its second moment may be infinite (infinite_moment.cpp)
   };
   using Entry = std::pair<const Parameter, Known>;
   /// Consecutive training steps, until the last, in which optimizers updated nothing that computed.
@@ -52,7 +55,6 @@ class ParameterLedger {
 
   std::map<Parameter, Known> parameters;
   Others others;
-  double largest_gradient = 0;
   uint32_t steps = 0, first_step = format::kNoStep;  ///< that train
   bool any_updates = false, any_gradient = false, any_initial = false;
 
@@ -63,7 +65,9 @@ class ParameterLedger {
   void note_parameters(const StepValues& step, const Surroundings& around);
   void note_others(const StepValues& step, const Surroundings& around,
                    const std::set<format::StringId>& called);
-  void follow(Known& known, const ParameterStep& now, uint32_t step, double rate);
+  void follow(Known& known, const ParameterStep& now, uint32_t step, double rate,
+              const Facts& facts);
+  void note_shares(const StepValues& step);
 
   std::set<format::StringId> roots_;
   std::map<format::StringId, std::string> classes_;  ///< of modules by their names

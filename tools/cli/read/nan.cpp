@@ -7,6 +7,7 @@
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/read/freed_source.h"
+#include "tools/cli/read/nan_origin.h"
 #include "tools/cli/read/nan_search.h"
 #include "tools/cli/read/nan_steps.h"
 #include "tools/common/element.h"
@@ -272,14 +273,28 @@ std::string title_of(const Seen& birth, const NanFound& found, const Definitions
          "), record " + std::to_string(birth.seq);
 }
 
+void print_owner(Output& output, const FormerOwner& owner, const Definitions& definitions) {
+  if (!owner.alloc) return;
+  output.line("");
+  output.line("Its memory belonged to " +
+              (owner.value ? "step " + std::to_string(owner.value->step) + ' ' +
+                                 place_of(*owner.value, definitions)
+                           : std::string("a tensor of which no value was recorded")) +
+              " before: allocated at record " + std::to_string(owner.alloc->header.seq) +
+              (owner.free ? ", freed at record " + std::to_string(owner.free->header.seq)
+                          : ", never seen freed"));
+}
+
 void print_report(Output& output, const NanSearch& search, const std::optional<NanFound>& found,
-                  const FormerOwner& owner, const Definitions& definitions) {
+                  const FormerOwner& owner, const NanOrigin& origin,
+                  const Definitions& definitions) {
   if (!search.birth()) {
-    output.line("No NaN and no positive infinity among " + counted(search.searched(), "value") +
-                " with statistics.");
+    output.line("No NaN, and no infinity that is not a mask, among " +
+                counted(search.searched(), "value") + " with statistics.");
     return print_warnings(output, search, definitions);
   }
   output.line(title_of(*search.birth(), *found, definitions));
+  if (!origin.code.empty()) output.line(origin.code);
   if (found->harmless)
     output.line("That of step " + std::to_string(found->harmless->step) + ' ' +
                 place_of(*found->harmless, definitions) + " before it goes no further.");
@@ -296,15 +311,9 @@ void print_report(Output& output, const NanSearch& search, const std::optional<N
   }
   print_frames(output, search, definitions);
   print_warnings(output, search, definitions);
-  if (!owner.alloc) return;
+  print_owner(output, owner, definitions);
   output.line("");
-  output.line("Its memory belonged to " +
-              (owner.value ? "step " + std::to_string(owner.value->step) + ' ' +
-                                 place_of(*owner.value, definitions)
-                           : std::string("a tensor of which no value was recorded")) +
-              " before: allocated at record " + std::to_string(owner.alloc->header.seq) +
-              (owner.free ? ", freed at record " + std::to_string(owner.free->header.seq)
-                          : ", never seen freed"));
+  output.line("next: " + origin.next);
 }
 
 /// Gives values to `take` until it says that these are enough.
@@ -340,11 +349,16 @@ ExitCode show_nan(const ShowOptions& options) {
           "freed memory with. " +
           freed_text(find_freed_source(*trace, birth), *trace);
   }
+  const NanOrigin origin =
+      found ? origin_of(*trace, *search->birth(), *found, options.path) : NanOrigin();
   Output output;
   if (options.json) {
-    output.line(dump_json(report_json(*search, found, owner, trace->definitions())));
+    Json json = report_json(*search, found, owner, trace->definitions());
+    json["code"] = text_or_null(origin.code);
+    json["next"] = text_or_null(origin.next);
+    output.line(dump_json(json));
   } else {
-    print_report(output, *search, found, owner, trace->definitions());
+    print_report(output, *search, found, owner, origin, trace->definitions());
   }
   return output.finish(report_state(*trace, options.path));
 }

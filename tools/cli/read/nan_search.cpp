@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tools/common/freed_memory.h"
+#include "tools/diff/model/not_finite.h"
 
 namespace convtrace::tools {
 namespace {
@@ -81,7 +82,9 @@ bool NanSearch::add(const TensorStats& e) {
 void NanSearch::remember(const TensorStats& e, const Seen& seen) {
   if (by_hash_.size() < kMostKept) by_hash_[e.stats.hash] = seen;
   if (newest_.size() < kMostKept) newest_[{e.place.scope.value, e.slot.value}] = seen;
-  if (seen.stats.nan != 0 || seen.stats.pos_inf != 0) return;
+  if (diff::is_not_finite(seen.stats, diff::slot_kind(definitions_.text(seen.slot)),
+                          seen.place.phase))
+    return;
   frames_.push_back(seen);
   if (frames_.size() > kFrames) frames_.pop_front();
   warn(seen);

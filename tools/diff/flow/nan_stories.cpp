@@ -83,8 +83,11 @@ bool counts(size_t i, const Passed& value, const Stretches& calls, const Definit
     case SlotKind::kOutput:
       return value.of_module() && value.place.phase != Phase::kRecompute && !calls.any_around(i);
     default:
-      return names.text(value.slot) == "grad_norm";
+      break;
   }
+  const std::string_view slot = names.text(value.slot);
+  // An average that was infinite once stays so; a single number may be a least loss so far.
+  return slot == "grad_norm" || (slot.starts_with("state:") && value.stats.count > 1);
 }
 
 }  // namespace

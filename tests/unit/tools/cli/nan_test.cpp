@@ -180,7 +180,30 @@ TEST_CASE("show --nan: masks of negative infinities are no birth; a clean trace 
   CHECK(report["birth"].is_null());
   CHECK(report["searched"] == 1);
   CHECK(convtrace({"show", "--nan", dir / "t.ctrace"}).out ==
-        "No NaN and no positive infinity among 1 value with statistics.\n");
+        "No NaN, and no infinity that is not a mask, among 1 value with statistics.\n");
+}
+
+TEST_CASE(
+    "show --nan: a gradient of negative infinities alone, its file and line, what to run next",
+    "[cli][show][nan]") {
+  const TempDir dir;
+  TraceBuilder trace(dir / "t.ctrace");
+  trace.step(2).told("head", "class", "model.Root").told("head", "forward", "model.py:5");
+  trace.told("head", "call", "train.py:12");
+  trace.stats(
+      {.scope = "head", .slot = "grad_output:0", .phase = Phase::kBackward, .values = {1, 1}});
+  trace.stats(
+      {.scope = "head", .slot = "grad:p", .phase = Phase::kBackward, .values = {-kInf, -kInf}});
+  trace.close();
+  const Json report = report_of(dir / "t.ctrace");
+  CHECK(report["birth"]["slot"] == "grad:p");
+  CHECK(report["code"] == "Its code: module head (Root, model.py:5, called at train.py:12)");
+  CHECK(report["next"].get<std::string>().find("--ops head --steps 2 -- ") != std::string::npos);
+  const std::string text = convtrace({"show", "--nan", dir / "t.ctrace"}).out;
+  CHECK(text.find("\nIts code: module head (Root, model.py:5, called at train.py:12)\n") !=
+        std::string::npos);
+  CHECK(text.find("\nnext: convtrace run --output ops.ctrace --ops head --steps 2 -- ") !=
+        std::string::npos);
 }
 
 TEST_CASE("show --nan: only the last twenty values are kept, and early signs once a place",

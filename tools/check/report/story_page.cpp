@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "tools/check/report/story_text.h"
+#include "tools/common/escape.h"
+#include "tools/common/text.h"
+
+namespace convtrace::check {
+namespace {
+
+constexpr double kWidth = 640, kHeight = 90, kEdge = 6;
+constexpr size_t kMostPoints = 1000;
+
+struct Titled {
+  Series series;
+  const char *title, *what;
+};
+constexpr Titled kCurves[] = {
+    {Series::kLoss, "Loss", "loss by step"},
+    {Series::kNorm, "Gradient norm before clipping", "gradient norm by step"},
+    {Series::kUpdate, "Size of updates against the weights", "size of updates by step"},
+};
+
+struct Point {
+  double step = 0, value = 0;
+};
+
+std::string coordinates(double x, double y) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1f,%.1f", x, y);
+  return text;
+}
+
+/// A curve of finite numbers, on a scale of logarithms where all are above 0.
+class Curve {
+ public:
+  Curve(const Story& story, Series series) : first_(story.steps.front().step) {
+    last_ = std::max<double>(first_ + 1, story.steps.back().step);
+    for (const StoryStep& step : story.steps) {
+      const auto& value = step.of(series);
+      if (value && std::isfinite(*value)) points_.push_back({double(step.step), *value});
+      any_ |= value.has_value();
+    }
+    in_logs_ = std::ranges::all_of(points_, [](const Point& one) { return one.value > 0; });
+    for (const Point& one : points_) {
+      least_ = std::min(least_, scaled(one.value));
+      most_ = std::max(most_, scaled(one.value));
+    }
+  }
+
+  [[nodiscard]] bool any() const { return any_; }
+  [[nodiscard]] std::string scale() const { return in_logs_ ? ", logarithmic" : ""; }
+  [[nodiscard]] double x(double step) const {
+    return kEdge + (kWidth - 2 * kEdge) * (step - first_) / (last_ - first_);
+  }
+  [[nodiscard]] std::string line() const {
+    std::string text;
+    // Of many points the largest and the smallest of each piece are drawn.
+    const size_t piece = std::max<size_t>(1, points_.size() * 2 / kMostPoints);
+    for (size_t i = 0; i < points_.size(); i += piece) {
+      const auto begin = points_.begin() + static_cast<ptrdiff_t>(i);
+      const auto end =
+          points_.begin() + static_cast<ptrdiff_t>(std::min(i + piece, points_.size()));
+      auto [low, high] = std::minmax_element(
+          begin, end, [](const Point& a, const Point& b) { return a.value < b.value; });
+      if (high->step < low->step) std::swap(low, high);
+      for (const auto one : {low, high}) {
+        text += coordinates(x(one->step), y(one->value)) + ' ';
+        if (low == high) break;
+      }
+    }
+    return text;
+  }
+
+ private:
+  [[nodiscard]] double scaled(double value) const { return in_logs_ ? std::log(value) : value; }
+  [[nodiscard]] double y(double value) const {
+    const double span = most_ > least_ ? most_ - least_ : 1;
+    return kHeight - kEdge - (kHeight - 2 * kEdge) * (scaled(value) - least_) / span;
+  }
+
+  double first_, last_ = 0, least_ = HUGE_VAL, most_ = -HUGE_VAL;
+  std::vector<Point> points_;
+  bool in_logs_ = true, any_ = false;
+};
+
+void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
+  const Curve curve(story, titled.series);
+  if (!curve.any()) return;
+  out << "<h3>" << titled.title << "</h3>\n<svg role=\"img\" aria-label=\"" << titled.what
+      << curve.scale() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
+      << "\" width=\"100%\" height=\"" << kHeight << "\" preserveAspectRatio=\"none\">\n";
+  for (const StoryEvent& event : story.events) {
+    if (event.kind >= StoryEvent::Kind::kEpochs || event.series != titled.series) continue;
+    const std::string x = coordinates(curve.x(event.step), 0);
+    const std::string at = x.substr(0, x.find(','));
+    out << "<line x1=\"" << at << "\" x2=\"" << at << "\" y1=\"0\" y2=\"" << kHeight
+        << "\" stroke=\"currentColor\" stroke-dasharray=\"4 3\" opacity=\"0.5\"/>\n";
+  }
+  out << "<polyline fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\" "
+         "vector-effect=\"non-scaling-stroke\" points=\""
+      << curve.line() << "\"/>\n</svg>\n";
+}
+
+}  // namespace
+
+void write_story(const CheckResult& result, diff::Markup& out) {
+  const Story* const story = story_to_tell(result);
+  if (story == nullptr) return;
+  out.heading("The run", "story");
+  out << "<ul>\n";
+  for (const auto& [label, text] : story_lines(result)) {
+    std::string name = label;
+    name.erase(name.find_last_not_of(' ') + 1);
+    out.item("<b>" + tools::quote_markup(name) + "</b> " + tools::quote_markup(text));
+  }
+  out << "</ul>\n";
+  for (const Titled& titled : kCurves) write_curve(*story, titled, out);
+}
+
+}  // namespace convtrace::check

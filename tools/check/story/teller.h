@@ -1,0 +1,67 @@
+#pragma once
+/// @file teller.h
+/// Collects the numbers of each training step, and tells the story when the run has ended.
+///
+/// Place:    judge.h feeds it beside the checks.
+/// Threads:  one.
+/// Memory:   a value for each parameter, three numbers for each value of a module, and 100 bytes
+///           for each step.
+
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/check/model/check.h"
+#include "tools/check/model/story.h"
+
+namespace convtrace::check {
+
+/// What a step has beside its numbers; names are ids of the trace's definitions.
+struct StepMarks {
+  struct Where {
+    format::StringId scope, slot;
+    bool known = false;
+  };
+  uint64_t updated = 0;          ///< over the parameters that it updates: steps of one kind
+  uint64_t data = 0;             ///< its batch; 0: none, or constant
+  double rate = 0;               ///< the largest learning rate; 0: not known
+  uint32_t divisor = 0;          ///< by which each mean was divided to the loss; 0: not known
+  Where places[kSeriesCount]{};  ///< where a rise of each series shows first, if it does here
+};
+
+class StoryTeller {
+ public:
+  void see(const StepValues& step, const Surroundings& around);
+  /// Call once.
+  [[nodiscard]] Story tell(const Surroundings& around);
+
+ private:
+  /// How large a module's value was, as a logarithm.
+  struct Past {
+    float last[3]{};
+    float largest_change = 0;
+    uint32_t seen = 0;
+
+    /// Takes the size of a step. @return whether it leaves what it was.
+    bool rises(float size);
+  };
+  using Key = std::tuple<format::StringId, format::StringId, uint32_t>;
+
+  void sum_gradients(const StepValues& step, StoryStep& numbers, StepMarks& marks);
+  void sum_updates(const StepValues& step, StoryStep& numbers, StepMarks& marks);
+  void find_output(const StepValues& step, StepMarks& marks);
+
+  std::map<Parameter, Value> last_;
+  std::map<Key, Past> pasts_;
+  std::vector<StoryStep> steps_;
+  std::vector<StepMarks> marks_;
+};
+
+/// @return what is worth telling of a run, by step. @param marks  of the same steps
+[[nodiscard]] std::vector<StoryEvent> events_of(const std::vector<StoryStep>& steps,
+                                                const std::vector<StepMarks>& marks,
+                                                const format::Definitions& names);
+
+}  // namespace convtrace::check
