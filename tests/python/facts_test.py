@@ -234,6 +234,19 @@ class OptimizerFacts(ObservedTest):
         self.assertEqual([f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")],
                          ["0.125", "type"])
 
+    def test_numbers_of_optimizers_end_which_is_told_once(self):
+        parameter = nn.Parameter(torch.ones(2))
+        parameter.grad = torch.ones(2)
+        with mock.patch.object(program_facts, "_MOST_NUMBERED", 4):
+            for index in range(12):
+                torch.optim.SGD([parameter], lr=0.1 if index < 8 else 0.2).step()
+        numbers = [f.name.split(".")[1] for f in self.fake.of("event_fact") if f.name.startswith("optimizer.") and
+                   f.name.endswith(".lr")]
+        self.assertEqual(numbers, ["0", "1", "2", "3", "4", "4"])
+        told, = self.fake.of("diagnostic")
+        self.assertIn("CT-1305", told.text)
+        self.fake.messages.clear()
+
     def test_a_learning_rate_elsewhere_is_only_named(self):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
         optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")

@@ -2,6 +2,7 @@
 settings of its optimizers, the states of random generators. Each is recorded when it is first seen and when it
 changed, and read without an operator of torch, a call of the program's code or a random number."""
 import ctypes
+import functools
 import hashlib
 import itertools
 import operator
@@ -9,7 +10,7 @@ import os
 import struct
 import sys
 
-from ..base import FOLDER, engine, mode_of, own, signals, tokens, values
+from ..base import FOLDER, contents, engine, mode_of, own, signals, tokens, values
 from ..calls import naming
 from . import code_facts
 
@@ -23,6 +24,7 @@ MAX_CHANGES = 16  # of a module's attributes
 _COMPILED = "_orig_mod"  # by this name the wrapper that torch.compile returns holds a module
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
 _SWEPT_FIRST = 64  # optimizers, before the first look for those that are gone
+_MOST_NUMBERED = 1024  # optimizers; names of settings are kept for each. Further ones share a number
 _MAX_MODES = 16  # changes of a module's mode that are told
 
 
@@ -177,8 +179,9 @@ class _Group:
     def is_told(self, group):
         """Whether the group has the settings that were told: the same objects, none of which can change. Told by identity,
         since `==` of a tensor is an operator."""
-        return (self.objects is not None and len(group) == 1 + len(self.settings)
-                and all(map(operator.is_, map(group.get, self.settings, itertools.repeat(self)), self.objects)))
+        return (self.objects is not None and dict.__len__(group) == 1 + len(self.settings)
+                and all(map(operator.is_, map(functools.partial(dict.get, group), self.settings, itertools.repeat(self)),
+                            self.objects)))
 
     def keep(self, settings, objects):
         fixed = all(type(one) in _PLAIN or type(one) is tuple and is_plain(one) for one in objects)
@@ -187,7 +190,8 @@ class _Group:
 
 def _token(optimizer):
     """An object that an optimizer alone has, while it is kept here: the text that torch makes for each of them."""
-    return vars(optimizer).get("_zero_grad_profile_name", type(optimizer))
+    name = contents.attribute(optimizer, "_zero_grad_profile_name")
+    return type(optimizer) if name is None else name
 
 
 class OptimizerFacts:
@@ -197,6 +201,7 @@ class OptimizerFacts:
         self._observer = observer
         self._known = {}  # id of an optimizer's token -> (the token, the optimizer's number, its groups)
         self._count, self._most = 0, _SWEPT_FIRST
+        self._groups_of_further = []
 
     def meets(self, optimizer):
         """Called before tell(). @return whether the optimizer is seen for the first time."""
@@ -206,26 +211,39 @@ class OptimizerFacts:
         if len(self._known) >= self._most:
             tokens.forget_dead(self._known)
             self._most = max(_SWEPT_FIRST, 2 * len(self._known))
-        self._known[id(token)] = token, self._count, []
+        further = self._count >= _MOST_NUMBERED
+        if self._count == _MOST_NUMBERED:
+            self._observer.say(engine.WARNING, "CT-1305 %d optimizers have numbers; further ones share one" % self._count)
+        self._known[id(token)] = token, min(self._count, _MOST_NUMBERED), self._groups_of_further if further else []
         self._count += 1
         return True
 
     def number(self, optimizer):
-        """Of an optimizer that was met."""
-        return self._known[id(_token(optimizer))][1]
+        """Of an optimizer that was met; None where it shares one."""
+        number = self._known[id(_token(optimizer))][1]
+        return number if number < _MOST_NUMBERED else None
 
     def tell(self, batch, optimizer):
         _, number, groups = self._known[id(_token(optimizer))]
         if not groups:
             kind = type(optimizer)
             batch.event_fact(0, "optimizer.%d.class" % number, kind.__module__ + "." + kind.__qualname__)
-        for index, group in enumerate(optimizer.param_groups):
+        all_groups = contents.attribute(optimizer, "param_groups")
+        if not issubclass(type(all_groups), list):  # a property of the program would run
+            if not groups:
+                batch.event_fact(0, "optimizer.%d.unread" % number, "param_groups")
+            groups[:] = _Group(),
+            return
+        for index, group in enumerate(contents.elements(all_groups)):
+            if not issubclass(type(group), dict):
+                return
             if index == len(groups):
                 groups.append(_Group())
             known = groups[index]
             if known.is_told(group):
                 continue
-            objects = {name: value for name, value in group.items() if name != "params"}
+            objects = {name: value for name, value in contents.items(group)
+                       if type(name) is str and name != "params"}
             settings = {name: value if type(value) in _PLAIN else self._text(value) for name, value in objects.items()}
             for name, value in settings.items():
                 if name not in known.settings or known.settings[name] != value:
@@ -237,8 +255,8 @@ class OptimizerFacts:
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""
         if type(value) in (tuple, list):
             return "(%s)" % ", ".join(repr(one) if type(one) in _PLAIN else self._text(one) for one in value)
-        if isinstance(value, float):  # numpy's
-            return repr(float(value))
+        if issubclass(type(value), float):  # numpy's
+            return repr(float.__float__(value))
         tensor = self._observer.read.tensors(value)
         if not tensor:
             return type(value).__name__

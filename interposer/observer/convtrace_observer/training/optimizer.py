@@ -3,7 +3,7 @@ import functools
 import importlib
 import itertools
 
-from ..base import engine, frames, own, replaced, spent, values
+from ..base import contents, engine, frames, own, replaced, spent, values
 from ..facts import placements, program_facts
 from . import shared_memory
 
@@ -157,8 +157,10 @@ class Optimizers:
         """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call."""
         unread, thread.unread_gradients = thread.unread_gradients, False
         if unread and self._observer.capture:
-            self._observer.hot.parameters(thread, optimizer, True)
-            self._shared.before(thread, self._facts.number(optimizer), optimizer, self._parameters)
+            self._observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), True)
+            number = self._facts.number(optimizer)
+            if number is not None:
+                self._shared.before(thread, number, optimizer, self._parameters)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -176,8 +178,10 @@ class Optimizers:
             observer.submit(thread)  # facts, where gradients are not read
         self._read_gradients(thread, optimizer)  # behind a closure, which is left alone: a program may know it
         if observer.capture:
-            observer.hot.parameters(thread, optimizer, False)
-            self._shared.after(thread, self._facts.number(optimizer), optimizer, self._parameters)
+            observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), False)
+            number = self._facts.number(optimizer)
+            if number is not None:
+                self._shared.after(thread, number, optimizer, self._parameters)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         observer.steps.optimizer_ended()
@@ -230,33 +234,41 @@ class Optimizers:
 
     def _counter(self, optimizer):
         """The number of updates in the optimizer's own counter; 0 if it has none, or has it on a device."""
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                count = optimizer.state.get(parameter, {}).get("step", group.get("step"))
-                if isinstance(count, self._torch.Tensor):
+        states = contents.by_identity(contents.attribute(optimizer, "state"))
+        for group in contents.elements(contents.attribute(optimizer, "param_groups")):
+            for parameter in contents.elements(contents.value_at(group, "params")):
+                count = contents.value_at(states.get(id(parameter)), "step")
+                if count is None:
+                    count = contents.value_at(group, "step")
+                if issubclass(type(count), self._torch.Tensor):
                     with self._observer.read.unobserved():
                         value = self._observer.read(count)
                     count = values.scalar(value) if value is not None else None
-                if count is not None:
+                if type(count) in (int, float):
                     return int(count)
         return 0
 
     def _parameters(self, optimizer):
-        for group, settings in enumerate(optimizer.param_groups):
-            for index, parameter in enumerate(settings["params"]):
-                yield parameter, self._observer.names.owner(parameter, group, index)
+        return self._of_groups(contents.attribute(optimizer, "param_groups"))
+
+    def _of_groups(self, groups):
+        for group, settings in enumerate(contents.elements(groups)):
+            for index, parameter in enumerate(contents.elements(contents.value_at(settings, "params"))):
+                if issubclass(type(parameter), self._torch.Tensor):
+                    yield parameter, self._observer.names.owner(parameter, group, index)
 
     def _state(self, optimizer):
         """Records the optimizer's state of each parameter, in slots such as state:weight.exp_avg."""
+        states = contents.by_identity(contents.attribute(optimizer, "state"))
         for parameter, owner in self._parameters(optimizer):
-            for key, tensor in optimizer.state.get(parameter, {}).items():
-                if isinstance(tensor, self._torch.Tensor):
+            for key, tensor in contents.items(states.get(id(parameter))):
+                if issubclass(type(tensor), self._torch.Tensor):
                     yield tensor, owner.place, self._observer.port.intern(
                         "state:%s.%s" % (owner.name, key))
 
     def _scale(self, scaler):
         """Records the factor by which the loss was scaled."""
-        observer, scale = self._observer, getattr(scaler, "_scale", None)
+        observer, scale = self._observer, contents.attribute(scaler, "_scale")
         try:
             if observer.capture and scale is not None:
                 self.record(observer.threads.state, engine.OPTIMIZER, (
@@ -265,9 +277,9 @@ class Optimizers:
             observer.failed("loss scale", error)
 
     @spent.sampled
-    def record_parameters(self, thread, optimizer, of_gradients):
-        """Records what an optimizer updates, or the gradients it takes."""
-        for parameter, owner in self._parameters(optimizer):
+    def record_parameters(self, thread, groups, of_gradients):
+        """Records what the groups of an optimizer update, or the gradients they take."""
+        for parameter, owner in self._of_groups(groups):
             self.record_parameter(thread, parameter, owner, of_gradients)
         self._observer.submit(thread)
 
