@@ -90,6 +90,31 @@ class Memory(ObservedTest):
         finally:
             gc.enable()
 
+    def test_what_a_program_puts_on_a_storage_dies_soon_after_it(self):
+        class Mark:
+            pass
+
+        def marked():
+            x = torch.randn(2, 4)
+            x.untyped_storage().mark = Mark()
+            marks.append(weakref.ref(x.untyped_storage().mark))
+            return x
+
+        model, marks = nn.Linear(4, 4), []
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        gc.disable()
+        try:
+            for _ in range(10):
+                model(marked()).sum().backward()
+                optimizer.step()
+            self.assertLessEqual(sum(mark() is not None for mark in marks), 1)
+            with torch.no_grad():
+                for _ in range(1000):
+                    model(marked())
+            self.assertLess(sum(mark() is not None for mark in marks), 100)
+        finally:
+            gc.enable()
+
     def test_a_graph_that_is_never_used_dies_at_once(self):
         class Keep(torch.autograd.Function):
             @staticmethod

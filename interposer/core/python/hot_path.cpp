@@ -78,7 +78,6 @@ bool HotPath::configure(PyObject* config) {
                {module_parameters_, "_parameters"},
                {modules_, "_modules"},
                {token_, "_non_persistent_buffers_set"},
-               {param_groups_, "param_groups"},
                {params_, "params"},
                {grad_, "grad"},
                {kind_input_, "input"},
@@ -260,6 +259,11 @@ Ref HotPath::memory(const Arguments& given) {
 Ref HotPath::number_of_storage(const Arguments& given) {
   const uint64_t found = reader_.numbers().of(given.values[0]);
   return found != 0 ? number(found) : Ref();
+}
+
+Ref HotPath::sweep(const Arguments&) {
+  reader_.numbers().sweep();
+  return none();
 }
 
 Ref HotPath::forget(const Arguments&) {

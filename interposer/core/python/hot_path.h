@@ -49,13 +49,15 @@ class HotPath {
   Ref leave(const Arguments& given);
   /// (targets, gradient): gradients.record
   Ref gradient(const Arguments& given);
-  /// (thread, optimizer, of_gradients): Optimizers.record_parameters
+  /// (thread, param_groups of an optimizer, of_gradients): Optimizers.record_parameters
   Ref parameters(const Arguments& given);
   /// (tensor): what TensorReader of values.py says of one, as a plain tuple of the fields of Memory; None
   /// where that has to say it
   Ref memory(const Arguments& given);
   /// (storage): StorageNumbers.of
   Ref number_of_storage(const Arguments& given);
+  /// (): StorageNumbers.sweep
+  Ref sweep(const Arguments& given);
   /// (thread, phase, capture, scope, call, slots, operands, op): the loop of compiled.Calls._record.
   /// @return whether it was done; what holds unusual types is left to Python.
   Ref operands(const Arguments& given);
@@ -146,8 +148,8 @@ class HotPath {
   // Interned names.
   Ref set_flags_, submit_, failed_, requires_grad_, grad_fn_, backward_hooks_, register_hook_,
       register_hook_dict_, hook_key_, sequence_nr_, output_nr_, state_, dict_, module_buffers_,
-      module_parameters_, modules_, token_, param_groups_, params_, grad_, kind_input_,
-      kind_output_, kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
+      module_parameters_, modules_, token_, params_, grad_, kind_input_, kind_output_,
+      kind_gradient_, is_cuda_, enter_, exit_, is_compiling_;
 };
 
 }  // namespace convtrace::python

@@ -40,6 +40,7 @@ PyMethodDef functions[] = {
     {"parameters", entry<&HotPath::parameters, 3>, kFastCall, nullptr},
     {"memory", entry<&HotPath::memory, 1>, kFastCall, nullptr},
     {"number", entry<&HotPath::number_of_storage, 1>, kFastCall, nullptr},
+    {"sweep", entry<&HotPath::sweep, 0>, kFastCall, nullptr},
     {"operands", entry<&HotPath::operands, 8>, kFastCall, nullptr},
     {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},

@@ -18,6 +18,7 @@ uint64_t StorageNumbers::of(PyObject* storage) {
   const uint64_t number = word(Ref(api.PyIter_Next(next_.get())));
   if (failed(number)) return 0;
   known_.emplace(token.get(), number);
+  met_ = true;
   static_cast<void>(token.release());
   if (known_.size() > most_) forget_dead();
   return number;
@@ -32,7 +33,8 @@ void StorageNumbers::forget_dead() {
     if (is_alone) dead.emplace_back(at->first);
     at = is_alone ? known_.erase(at) : std::next(at);
   }
-  most_ = std::max<size_t>(4096, 2 * known_.size());
+  most_ = std::max(kSweptFirst, 2 * known_.size());
+  met_ = false;
 }
 
 }  // namespace convtrace::python

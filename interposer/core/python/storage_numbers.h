@@ -26,13 +26,21 @@ class StorageNumbers {
   void count_with(Ref next) { next_ = std::move(next); }
   /// @return the number of a storage; 0 with Python's error set.
   uint64_t of(PyObject* storage);
+  /// Lets go of storages that are gone, where any were met since the last time: a program may have put
+  /// attributes on them.
+  void sweep() {
+    if (met_) forget_dead();
+  }
 
  private:
+  static constexpr size_t kSweptFirst = 64;  // as in base/storage_numbers.py
+
   void forget_dead();
 
   Ref next_;
   std::unordered_map<PyObject*, uint64_t> known_;  ///< from its dictionary, which is owned here
-  size_t most_ = 4096;  ///< before those whose storage is gone are looked for
+  size_t most_ = kSweptFirst;  ///< before those whose storage is gone are looked for
+  bool met_ = false;           ///< a storage, since then
 };
 
 }  // namespace convtrace::python

@@ -72,7 +72,8 @@ class Observer(State):
 
     def _hot_functions(self):
         return {"enter": self.modules.enter, "leave": self.modules.leave, "forget": lambda: None, "end": lambda: None,
-                "memory": self.read.memory, "number": self.read.number_of, "operands": lambda *given: False, "ask": self.names.ask,
+                "memory": self.read.memory, "number": self.read.number_of, "sweep": self.read.numbers.sweep,
+                "operands": lambda *given: False, "ask": self.names.ask,
                 "surrounded": lambda *what: None, "gradient": functools.partial(gradients.pass_by, self),
                 "parameters": self.optimizers.record_parameters}
 
@@ -147,6 +148,7 @@ class Observer(State):
         self.tuning.look()
         self.collectives.begin_step(self.steps.index)
         self.awaited.give_up()
+        self.hot.sweep()
         self.step = self.steps.index
         self.walk = self.step_walk = self.walk + 1
         thread.batch.step(self.step)

@@ -3,7 +3,7 @@ import itertools
 
 from . import tokens
 
-_SWEPT_FIRST = 4096  # storages, before the first look for those that are gone
+_SWEPT_FIRST = 64  # storages, before the first look for those that are gone
 
 count = itertools.count(1)  # of all observers of a process
 
@@ -15,15 +15,24 @@ class StorageNumbers:
 
     def __init__(self):
         self._known = {}  # id of the dictionary -> (the dictionary, number)
-        self._most = _SWEPT_FIRST
+        self._most, self._met = _SWEPT_FIRST, False
 
     def of(self, storage):
         token = storage.__dict__
         known = self._known.get(id(token))
         if known is None:
             if len(self._known) >= self._most:
-                tokens.forget_dead(self._known)
-                self._most = max(_SWEPT_FIRST, 2 * len(self._known))
+                self._forget_dead()
             known = self._known[id(token)] = token, next(count)
+            self._met = True
         return known[1]
 
+    def sweep(self):
+        """Lets go of storages that are gone, where any were met since the last time: a program may have put attributes on
+        them."""
+        if self._met:
+            self._forget_dead()
+
+    def _forget_dead(self):
+        tokens.forget_dead(self._known)
+        self._most, self._met = max(_SWEPT_FIRST, 2 * len(self._known)), False

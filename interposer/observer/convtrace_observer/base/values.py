@@ -8,7 +8,7 @@ a tensor must not show up in anybody's dispatch mode, tracer, random state or au
 import collections
 import ctypes
 
-from . import engine, signals, storage_numbers
+from . import contents, engine, signals, storage_numbers
 
 CPU, CUDA = 0, 1
 
@@ -23,6 +23,8 @@ _UNKNOWN = 0
 _COMPLEX = (16, 17)
 # Element types whose bytes are not the value (a scale lies elsewhere).
 _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+_CONTAINERS = tuple, list, dict
+_LEAVES = type(None), bool, int, float, str
 _MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
 _MAX_DEPTH = 8
 _MAX_FINISHED = 1 << 16  # storages
@@ -59,7 +61,8 @@ class TensorReader:
         self.skipped = 0
         self.refusals = []  # texts: kinds of tensors that torch does not describe, with what it said; not told yet
         self._kinds = set()  # of these
-        self.number_of = storage_numbers.StorageNumbers().of  # in C++, if that is there
+        self.numbers = storage_numbers.StorageNumbers()
+        self.number_of = self.numbers.of  # in C++, if that is there
         self._finished = {}  # numbers of storages that a functional collective has written, and that were waited for
         self.memory = lambda tensor: None  # in C++, if that is there: the fields of Memory; None: _describe() says
         self.plain = {torch.Tensor, torch.nn.Parameter}
@@ -81,7 +84,7 @@ class TensorReader:
     def tensors(self, structure):
         """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
         kind = type(structure)
-        if kind in self.plain:
+        if kind is self._tensor:
             return [structure]
         found = []
         self._flatten(structure, found, 0)
@@ -89,24 +92,21 @@ class TensorReader:
 
     def _flatten(self, item, found, depth):
         kind = type(item)
-        if kind in self.plain or issubclass(kind, self._tensor):
+        if kind is self._tensor or issubclass(kind, self._tensor):
             if len(found) < _MAX_TENSORS:
                 found.append(item)
         elif depth == _MAX_DEPTH:
             return
-        elif issubclass(kind, (tuple, list)):
-            for element in item:
+        elif issubclass(kind, _CONTAINERS):
+            for element in contents.elements(item):
                 self._flatten(element, found, depth + 1)
-        elif issubclass(kind, dict):
-            for element in item.values():
-                self._flatten(element, found, depth + 1)
-        elif hasattr(kind, "__dataclass_fields__"):
-            for name in kind.__dataclass_fields__:
-                self._flatten(getattr(item, name, None), found, depth + 1)
+        elif type(kind) is not type or kind not in _LEAVES:  # another metaclass may compare its classes
+            for name in _fields(kind):
+                self._flatten(contents.attribute(item, name), found, depth + 1)
 
     def is_leaf(self, kind):
         """Whether objects of this type contain no tensor that tensors() finds."""
-        return not (issubclass(kind, (self._tensor, tuple, list, dict)) or hasattr(kind, "__dataclass_fields__"))
+        return not (issubclass(kind, (self._tensor, *_CONTAINERS)) or _fields(kind))
 
     def __call__(self, tensor):
         """Must run inside `with self.unobserved()`."""
@@ -229,6 +229,12 @@ class TensorReader:
         storage = _storage(tensor)
         return _new(Memory, (device, index, dtype, len(shape), version(tensor), data, self.number_of(storage),
                              base, storage.nbytes(), stream, (*shape, *strides)))
+
+
+def _fields(kind):
+    """@return the names of a dataclass's fields; nothing for other classes."""
+    fields = contents.found_in(kind, "__dataclass_fields__")
+    return tuple(fields) if type(fields) is dict else ()
 
 
 def scalar(value):
