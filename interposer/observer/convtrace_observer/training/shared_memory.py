@@ -88,7 +88,8 @@ class SharedMemory:
             return
         with self._observer.read.unobserved():
             all_parameters = list(parameters(optimizer))
-            weights = self._items((parameter, parameter, owner.place, "param:" + owner.name) for parameter, owner in all_parameters)
+            weights = self._items((parameter, parameter, owner.place, "param:" + owner.name)
+                                  for parameter, owner in all_parameters)
             for first, second in _pairs(weights):
                 self._tell(thread, watch, number, first, second, "updated")
             states = self._items(self._states(optimizer, all_parameters))
