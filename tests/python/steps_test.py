@@ -312,22 +312,51 @@ class Steps(StepsTest):
                     model = small_model()
                     self.check_closure(model, kind(model.parameters(), **settings), bind)
 
+    def test_a_closure_is_the_program_s_own_object(self):
+        given = []
+
+        class Asks(torch.optim.SGD):
+            def step(self, closure=None):
+                given.append(closure)
+                return super().step(closure)
+
+        class Trainer:
+            def closure(self):
+                return torch.zeros(())
+
+        optimizer = Asks(self.model.parameters(), lr=0.1)
+        closures = [lambda: torch.zeros(()), functools.partial(torch.zeros, ()), Trainer().closure, Called(lambda: torch.zeros(()))]
+        for closure in closures:
+            optimizer.step(closure)
+            optimizer.step(closure=closure)
+        self.assertEqual(list(map(id, given)), [id(closure) for closure in closures for _ in range(2)])
+
     def check_closure(self, model, optimizer, bind):
+        left, taken = [], []
+
         def closure():
             optimizer.zero_grad()
             loss = model(torch.ones(3, 4)).pow(2).sum()
             loss.backward()
+            left.append(model[0].weight.grad.clone())
             return loss
 
+        def take(tensor):
+            if (tensor.slot, tensor.scope) == ("grad:weight", "0"):
+                taken.append((left[0], model[0].weight.grad.clone()))
+
         self.fake.messages.clear()
+        self.fake.on_tensor = take
         self.observer.names.clear()  # as in a program of its own
         optimizer.step(closure=bind(closure))
+        left.clear()
         optimizer.step(bind(closure))
         told = [(t.scope, t.slot) for t in self.fake.of("tensor") if t.phase in ("backward", "optimizer")
                 and t.slot.split(":")[0] in ("grad", "param")]
         names = [("0", "weight"), ("0", "bias"), ("2", "weight"), ("2", "bias")]
         self.assertEqual(told, [(scope, kind + name) for _ in range(2) for kind in ("grad:", "param:")
                                 for scope, name in names])
+        self.assertEqual([torch.equal(*both) for both in taken], [True, True])
 
     def test_parameters_that_an_optimizer_steps_before_a_module_runs_get_their_names_later(self):
         for parameter in self.model.parameters():
@@ -419,6 +448,70 @@ class Clipping(ObservedTest):
             self.assertEqual(told.address, norm.data_ptr())
             self.assertTrue(torch.equal(self.recorded["grad_unclipped:weight", told.call], self.left["0.weight"]))
 
+    def test_only_torch_runs_what_gives_the_parameters(self):
+        model = self.model
+
+        class OneShot:
+            def __init__(self):
+                self.left = iter(list(model.parameters()))
+
+            def __iter__(self):
+                return self.left
+
+        class Drawn:
+            def __iter__(self):
+                return (one for one in model.parameters() if torch.rand(()) < 0.5)
+
+        class Chooses(list):
+            def __iter__(self):
+                return iter([model[0].bias])
+
+        def decaying():
+            for one in model.parameters():
+                one.mul_(0.9)  # under the function's own no_grad
+                yield one
+
+        def results():
+            for make in OneShot, Drawn, lambda: Chooses(model.parameters()), decaying, lambda: map(lambda one: one, model.parameters()):
+                for clip in nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_:
+                    model.load_state_dict(weights)
+                    for gradient, parameter in zip(self.left.values(), model.parameters()):
+                        parameter.grad.copy_(gradient)
+                    torch.manual_seed(3)
+                    told = clip(make(), 0.5)
+                    yield from (torch.zeros(()) if told is None else told, torch.get_rng_state())
+                    yield from (one.clone() for parameter in model.parameters() for one in (parameter.detach(), parameter.grad))
+
+        weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        observed = list(results())
+        self.fake.messages.clear()
+        nn.utils.clip_grad_norm_(OneShot(), 0.5)
+        self.assertEqual([t.slot for t in self.fake.tensors(phase="backward")],
+                         ["grad_unclipped:weight", "grad_unclipped:bias", "grad_norm"])
+        self.observer.remove()
+        self.assertEqual([torch.equal(*both) for both in zip(observed, results())], [True] * len(observed))
+
+    def test_parameters_of_a_model_are_looked_at_unless_it_gives_others(self):
+        class Some(nn.Sequential):
+            def named_parameters(self, *given, **named):
+                asked.append(given)
+                yield "bias", self[0].bias
+
+        asked, chosen = [], Some(self.model[0])
+        for model, slots in (self.model, ["weight", "bias"]), (nn.ModuleList([self.model]), ["weight", "bias"]), (chosen, []):
+            self.fake.messages.clear()
+            nn.utils.clip_grad_value_(model.parameters(), 0.5)
+            self.assertEqual([t.slot for t in self.fake.tensors(phase="backward")], ["grad_unclipped:" + slot for slot in slots])
+        self.fake.messages.clear()
+        nn.utils.clip_grad_norm_(chosen.parameters(), 0.5)
+        self.assertEqual(len(asked), 2)
+        self.assertEqual([t.slot for t in self.fake.tensors(phase="backward")], ["grad_unclipped:bias", "grad_norm"])
+
+    def test_an_error_names_the_program_s_function(self):
+        for clip in nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_:
+            with self.assertRaisesRegex(TypeError, r"^%s\(\) missing" % clip.__name__):
+                clip()
+
     def test_an_empty_generator_is_warned_of(self):
         with self.assertWarnsRegex(UserWarning, "empty generator"):
             nn.utils.clip_grad_norm_((p for p in ()), 1.0)
@@ -445,7 +538,6 @@ class Clipping(ObservedTest):
             return nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
 
         self.assertGreater(clip().item(), 0.5)
-
 
 
 if __name__ == "__main__":

@@ -1,12 +1,21 @@
-"""Records gradients before the program clips them, and the norm that the clipping function returns."""
+"""Records gradients before the program clips them, and the norm that the clipping function returns.
+
+What the program gives a clipping function is looked at where that runs nothing of the program's: a tensor, a list, a tuple,
+and what Module.parameters() gave while nobody has begun to read it. Anything else may give its parameters once, in another
+order each time, or do things meanwhile: it is left alone, and the list that clip_grad_norm_ makes of it is looked at."""
 import functools
+import inspect
 import sys
+import threading
 import types
 
-from ..base import engine, frames, replaced
+from ..base import engine, frames, own, replaced
 
+_CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
-_TOTAL_NORM = 1  # position in what clip_grads_with_norm_ takes behind the parameters
+_TOTAL_NORM = 2  # position in what clip_grads_with_norm_ takes
+# What Module.parameters() asks of a module, and then of each in its tree.
+_ASKED, _ASKED_EACH = ("named_parameters", "_named_members"), "named_modules"
 
 
 class Clipping:
@@ -16,8 +25,11 @@ class Clipping:
     def __init__(self, observer, torch):
         self._observer = observer
         self._tensor = torch.Tensor
+        self._module = torch.nn.Module
         self._namespaces = [sys.modules[name] for name in ("torch.nn.utils", "torch.nn.utils.clip_grad")
                             if name in sys.modules]
+        self._parameters = getattr(torch.nn.Module.parameters, "__code__", None)
+        self._unknown = set()  # threads that are in a clipping function whose parameters are not known yet
         self._replaced = replaced.Replaced()
 
     def install(self):
@@ -27,6 +39,8 @@ class Clipping:
                 original = getattr(namespace, name, None)
                 if original is not None:
                     self._replaced.set(namespace, name, wrappers.setdefault(original, self._wrap(original)))
+        if self._namespaces:
+            self._replaced.wrap(self._namespaces[-1], _CLIP, self._wrap_inner)
 
     def remove(self):
         self._replaced.put_back()
@@ -36,45 +50,93 @@ class Clipping:
 
         @frames.unseen
         @functools.wraps(original)
-        def clip(parameters, *args, **kwargs):
+        def clip(*args, **kwargs):
             if observer.is_compiling():
-                return original(parameters, *args, **kwargs)
+                return original(*args, **kwargs)
             try:
                 if observer.is_tracing() or not observer.capture:
-                    return original(parameters, *args, **kwargs)
-                known, parameters = self._look(parameters)
-                self._before(known)
-                norm = original(parameters, *args, **kwargs)
+                    return original(*args, **kwargs)
+                self._look(args[0] if args else kwargs.get("parameters"))
+                norm = original(*args, **kwargs)
             except BaseException as error:
                 frames.hide(error)
                 raise
+            finally:
+                self._unknown.discard(threading.get_ident())
             given = args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm")
             self._after(norm if norm is not None else given)
             return norm
 
         return clip
 
-    def _look(self, parameters):
-        """@return the parameters to be clipped, and the argument to pass on: `parameters` itself, or a new generator in
-        place of one that was read here."""
-        if isinstance(parameters, self._tensor):
-            return [parameters], parameters
-        if not hasattr(parameters, "__next__"):
-            return parameters, parameters
-        known = list(parameters)
-        again = iter(known)
-        if isinstance(parameters, types.GeneratorType):  # torch asks
-            again = (one for one in known)
-        return known, again
-
-    def _before(self, parameters):
+    def _wrap_inner(self, original):
         observer = self._observer
+
+        @frames.unseen
+        @functools.wraps(original)
+        def clip(*args, **kwargs):
+            if observer.is_compiling():
+                return original(*args, **kwargs)
+            try:
+                if args and threading.get_ident() in self._unknown:
+                    self._look(args[0])
+                return original(*args, **kwargs)
+            except BaseException as error:
+                frames.hide(error)
+                raise
+
+        return clip
+
+    def _look(self, parameters):
+        """At what a clipping function was given."""
+        observer = self._observer
+        self._unknown.discard(threading.get_ident())
         try:
+            known = self._known(parameters)
+            if known is None:
+                self._unknown.add(threading.get_ident())
+                return
             thread = observer.threads.state
             if observer.begin(thread):
-                observer.optimizers.record(thread, engine.BACKWARD, list(self._gradients(parameters)))
+                observer.optimizers.record(thread, engine.BACKWARD, list(self._gradients(known)))
         except Exception as error:
             observer.failed("gradients before clipping", error)
+
+    def _known(self, parameters):
+        """@return the parameters to be clipped; None where only the program's own code can tell them."""
+        kind = type(parameters)
+        if kind is list or kind is tuple:
+            return [one for one in parameters if self._tensor in type(one).__mro__]
+        if self._tensor in kind.__mro__:
+            return [parameters]
+        if kind is types.GeneratorType and parameters.gi_code is self._parameters and (
+                inspect.getgeneratorstate(parameters) == inspect.GEN_CREATED):
+            given = parameters.gi_frame.f_locals
+            if type(given["recurse"]) is bool:
+                return self._parameters_of(given["self"], given["recurse"])
+        return None
+
+    def _parameters_of(self, module, recurse):
+        """What Module.parameters() gives, if nothing that it asks is the program's."""
+        found, pending, seen = {}, [module], set()
+        if not all(self._is_torchs(module, name) for name in _ASKED):
+            return None
+        while pending:
+            one = pending.pop()
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            if not self._is_torchs(one, _ASKED_EACH):
+                return None
+            found.update((id(parameter), parameter) for parameter in own(one, "_parameters").values() if parameter is not None)
+            if recurse:
+                pending.extend(child for child in reversed(own(one, "_modules").values()) if child is not None)
+        return list(found.values())
+
+    def _is_torchs(self, module, name):
+        """Whether the module has this method from Module."""
+        kind = next(kind for kind in type(module).__mro__ if name in vars(kind))
+        return kind is self._module and name not in own(module, "__dict__")
 
     def _gradients(self, parameters):
         names, intern = self._observer.names, self._observer.port.intern
@@ -88,7 +150,7 @@ class Clipping:
     def _after(self, norm):
         observer = self._observer
         try:
-            if isinstance(norm, self._tensor) and observer.capture:
+            if self._tensor in type(norm).__mro__ and observer.capture:
                 observer.optimizers.record(observer.threads.state, engine.BACKWARD, (
                     (norm, observer.names.place(""), observer.port.intern("grad_norm")),))
         except Exception as error:
