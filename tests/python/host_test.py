@@ -85,6 +85,13 @@ class Objects(HostTest):
     def test_a_program_s_tensors_and_modes_are_asked_for_no_function_more(self):
         self.check_same("torch_function.py")
 
+    def test_a_program_s_containers_and_optimizers_run_no_more_often(self):
+        self.check_same("containers.py")
+        trace, = self.traces()
+        values = self.values(trace)
+        # What lies in the containers themselves is recorded.
+        self.assertEqual(sum(r["scope"].endswith("passes") and r["slot"].startswith("input:") for r in values), 16)
+
 
 class Tracebacks(HostTest):
     def test_exceptions_show_no_frame_of_ours(self):

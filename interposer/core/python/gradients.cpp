@@ -252,18 +252,16 @@ bool HotPath::is_usual(PyObject* groups) {
 }
 
 Ref HotPath::parameters(const Arguments& given) {
-  PyObject *const thread = given.values[0], *const optimizer = given.values[1];
+  PyObject *const thread = given.values[0], *const groups = given.values[1];
   const bool of_gradients = is_true(given.values[2]);
-  const Ref groups = attribute(optimizer, param_groups_.get());
-  if (!groups) return {};
-  if (!is_usual(groups.get())) {
-    return call(python_parameters_.get(), {thread, optimizer, given.values[2]});
+  if (!is_usual(groups)) {
+    return call(python_parameters_.get(), {thread, groups, given.values[2]});
   }
   Work work(*this, thread);
   const Unobserved unobserved(*this);
   if (!work || !unobserved) return {};
-  for (Py_ssize_t g = 0; g < api.PyList_Size(groups.get()); ++g) {
-    const Ref group = Ref::to(api.PyList_GetItem(groups.get(), g));
+  for (Py_ssize_t g = 0; g < api.PyList_Size(groups); ++g) {
+    const Ref group = Ref::to(api.PyList_GetItem(groups, g));
     const Ref all =
         group ? Ref::to(api.PyDict_GetItemWithError(group.get(), params_.get())) : Ref();
     if (!all) return {};

@@ -7,7 +7,7 @@ is a power of two, gradients in each of the first ones, and where states were re
 as a fact of the second one's module, `shares.SLOT` (format/FORMAT.md 6.6), and `convtrace check` says whether somebody is
 hurt.
 """
-from ..base import values
+from ..base import contents, values
 
 _EACH = 8  # first steps of an optimizer, whose gradients are looked at, and its states where there are several
 _MOST_ELEMENTS = 1 << 12  # of tensors with gaps that are compared element by element
@@ -49,8 +49,8 @@ class SharedMemory:
 
     def before(self, thread, number, optimizer, parameters):
         """Before a step, whose gradients are complete. `parameters`: gives (parameter, owner) of an optimizer."""
-        state = vars(optimizer).get("state")  # a property would run code of the program, and is another optimizer's
-        if not isinstance(state, dict):
+        state = contents.attribute(optimizer, "state")  # a property would run code of the program, and is another optimizer's
+        if not issubclass(type(state), dict):
             return  # somebody else's optimizer
         watch = self._watches.get(number)
         if watch is None:
@@ -134,10 +134,10 @@ class SharedMemory:
         known[number] = item
 
     def _states(self, optimizer, parameters):
+        states = contents.by_identity(contents.attribute(optimizer, "state"))
         for parameter, owner in parameters:
-            of_one = vars(optimizer)["state"].get(parameter)
-            for key, tensor in of_one.items() if isinstance(of_one, dict) else ():
-                if isinstance(tensor, self._tensor) and tensor.numel() > 1:  # one that counts may be everybody's
+            for key, tensor in contents.items(states.get(id(parameter))):
+                if issubclass(type(tensor), self._tensor) and tensor.numel() > 1:  # one that counts may be everybody's
                     yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)
 
     def _items(self, tensors):

@@ -1,0 +1,285 @@
+"""What runs of the program's own containers and optimizers, and how often: readers that can be iterated once, that have no
+end or draw random numbers, properties, optimizers that give out other optimizers' states.
+
+usage: containers.py
+"""
+import collections
+import dataclasses
+import io
+import itertools
+
+import torch
+from torch import nn
+
+COUNTS = collections.Counter()
+
+
+class Lines(list):
+    """A file, which is read once."""
+
+    def __init__(self, text):
+        self.file = io.StringIO(text)
+
+    def __iter__(self):
+        COUNTS["lines"] += 1
+        return self.file
+
+
+class Crops(tuple):
+    """Made of random numbers when somebody looks."""
+
+    def __iter__(self):
+        COUNTS["crops"] += 1
+        return (one + torch.randn(1) for one in super().__iter__())
+
+
+class Endless(list):
+    def __iter__(self):
+        for _ in itertools.count():
+            COUNTS["endless"] += 1
+            if COUNTS["endless"] > 1000:
+                raise RuntimeError("endless")
+            yield torch.randn(1)
+
+
+class Closed(dict):
+    def values(self):
+        raise OSError("closed")
+
+    items = keys = __iter__ = __len__ = values
+
+
+class Ordered(collections.OrderedDict):
+    def values(self):
+        COUNTS["ordered"] += 1
+        return super().values()
+
+    def items(self):
+        COUNTS["ordered"] += 1
+        return super().items()
+
+    def __iter__(self):
+        COUNTS["ordered"] += 1
+        return super().__iter__()
+
+
+class Point(collections.namedtuple("Point", "x y")):
+    def __iter__(self):
+        COUNTS["point"] += 1
+        return super().__iter__()
+
+
+@dataclasses.dataclass
+class Decoded:
+    image: object
+
+    def __getattribute__(self, name):
+        if name == "image":
+            COUNTS["decoded"] += 1
+        return super().__getattribute__(name)
+
+
+class Lazy(Decoded):
+    @property
+    def image(self):
+        COUNTS["lazy"] += 1
+        return torch.rand(1)
+
+    @image.setter
+    def image(self, value):
+        vars(self)["_image"] = value
+
+
+@dataclasses.dataclass
+class Slotted:
+    __slots__ = ("image", "label")
+    image: object
+    label: object
+
+    def __getattr__(self, name):
+        COUNTS["slotted"] += 1
+        raise RuntimeError(name)
+
+
+@dataclasses.dataclass
+class Bare:
+    image: object
+
+    @property
+    def __dict__(self):
+        COUNTS["bare"] += 1
+        raise RuntimeError("no dictionary")
+
+
+class Kinds(type):
+    def __getattribute__(cls, name):
+        if name == "__dataclass_fields__":
+            COUNTS["kinds"] += 1
+        return super().__getattribute__(name)
+
+    def __eq__(cls, other):
+        COUNTS["kinds =="] += 1
+        return cls is other
+
+    __hash__ = type.__hash__
+
+
+class Kind(metaclass=Kinds):
+    pass
+
+
+class Reads(nn.Module):
+    """Gives its input on as it came, and reads it at the end of the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(1, 1)
+        self.passes = Passes()
+
+    def forward(self, data, read):
+        read = read or len
+        return sum(self.linear(torch.as_tensor([float(one)])).sum() for one in read(self.passes(data)))
+
+
+class Passes(nn.Module):
+    def forward(self, data):
+        return data
+
+
+def read_slots(data):
+    label = object.__getattribute__(data, "label")
+    return [label]
+
+
+def cases():
+    one = torch.ones(1)
+    yield "lines", lambda: Lines("1\n2\n"), list
+    yield "crops", lambda: Crops([one, one]), list
+    yield "endless", Endless, lambda data: itertools.islice(data, 2)
+    yield "closed", lambda: Closed(one=one), lambda data: [dict.__getitem__(data, "one")]
+    yield "ordered", lambda: Ordered(one=one), lambda data: [dict.__getitem__(data, "one")]
+    yield "point", lambda: Point(one, one), list
+    yield "decoded", lambda: Decoded(one), lambda data: [data.image]
+    yield "lazy", lambda: Lazy(one), lambda data: [data.image]
+    yield "slotted", lambda: Slotted(one, 2), read_slots
+    yield "bare", lambda: Bare(one), lambda data: [data.image]
+    yield "kind", Kind, lambda data: [1]
+
+
+class Sharded(torch.optim.SGD):
+    """Its state lies elsewhere and is fetched whenever somebody asks."""
+
+    @property
+    def state(self):
+        COUNTS["state"] += 1
+        torch.rand(1)
+        return vars(self)["_state"]
+
+    @state.setter
+    def state(self, value):
+        vars(self)["_state"] = value
+
+
+class Wrapping(torch.optim.SGD):
+    """Its groups are another optimizer's."""
+
+    @property
+    def param_groups(self):
+        COUNTS["groups"] += 1
+        torch.rand(1)
+        return vars(self)["_groups"]
+
+    @param_groups.setter
+    def param_groups(self, value):
+        vars(self)["_groups"] = value
+
+
+class Raising(torch.optim.SGD):
+    @property
+    def state(self):
+        raise RuntimeError("call gather() first")
+
+    @state.setter
+    def state(self, value):
+        pass
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad * 0.1)
+
+
+class Group(dict):
+    def __getitem__(self, key):
+        COUNTS["group"] += 1
+        return super().__getitem__(key)
+
+    def get(self, *given):
+        COUNTS["group"] += 1
+        return super().get(*given)
+
+    def items(self):
+        COUNTS["group"] += 1
+        return super().items()
+
+    def __len__(self):
+        COUNTS["group"] += 1
+        return super().__len__()
+
+
+class State(collections.defaultdict):
+    def get(self, *given):
+        COUNTS["of a parameter"] += 1
+        return super().get(*given)
+
+    def __getitem__(self, key):
+        COUNTS["of a parameter"] += 1
+        return super().__getitem__(key)
+
+
+class Rate(float):
+    def __float__(self):
+        COUNTS["rate"] += 1
+        return super().__float__()
+
+
+class Owned(torch.optim.SGD):
+    """Its groups, states and rates are of its own classes, and it counts who asks it."""
+
+    def __init__(self, parameters, rate):
+        super().__init__(parameters, Rate(rate), momentum=0.9)
+        self.param_groups = [Group(one) for one in self.param_groups]
+        self.state = State(dict)
+
+    def __getattribute__(self, name):
+        COUNTS["asked for " + name] += 1
+        return super().__getattribute__(name)
+
+
+def train(make):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = make(model.parameters(), 0.1)
+    COUNTS.clear()
+    for _ in range(4):
+        nn.Module.zero_grad(model)
+        nn.functional.dropout(model(torch.randn(2, 3)), 0.5).sum().backward()
+        optimizer.step()
+    return model.weight.sum().item().hex(), sorted(COUNTS.items())
+
+
+for name, make, read in cases():
+    torch.manual_seed(0)
+    COUNTS.clear()
+    model = Reads()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = model(make(), read)
+        loss.backward()
+        optimizer.step()
+        print(name, loss.item().hex(), sorted(COUNTS.items()), torch.rand(1).item().hex())
+for kind in Sharded, Wrapping, Raising, Owned:
+    print(kind.__name__, *train(kind))
+train(torch.optim.SGD)
