@@ -472,7 +472,8 @@ class Clipping(ObservedTest):
                 yield one
 
         def results():
-            for make in OneShot, Drawn, lambda: Chooses(model.parameters()), decaying, lambda: map(lambda one: one, model.parameters()):
+            kinds = OneShot, Drawn, lambda: Chooses(model.parameters()), decaying, lambda: filter(torch.is_tensor, model.parameters())
+            for make in kinds:
                 for clip in nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_:
                     model.load_state_dict(weights)
                     for gradient, parameter in zip(self.left.values(), model.parameters()):
