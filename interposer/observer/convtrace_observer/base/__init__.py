@@ -1,6 +1,8 @@
 """The way to the engine: its interface, where threads are, tensors and what the observer costs."""
 import os
 
+from . import contents
+
 FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # all of our Python; on PYTHONPATH
 
 
@@ -15,4 +17,8 @@ def own(module, name):
 def mode_of(module, otherwise):
     """Whether a module is in training mode. `otherwise`: where it does not say."""
     known = own(module, "__dict__").get("training")
-    return getattr(module, "training", otherwise) if known is None else known
+    if known is not None:
+        return known
+    if contents.found_in(type(module), "training") is not None:  # a property of the program
+        return otherwise
+    return getattr(module, "training", otherwise)
