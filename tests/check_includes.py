@@ -102,7 +102,7 @@ ROOMS = {
     "tools/check/story": "tools/check/model tools/common tools/diff/model",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
     "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/story "
-        "tools/check/training tools/check/values tools/common tools/diff/model tools/diff/read tools/diff/report tools/diff/verdict",
+        "tools/check/training tools/check/values tools/common tools/diff/model tools/diff/read tools/diff/report",
     "tools/origin/model": "tools/diff/compare",
     "tools/origin/read": "reader tools/common tools/diff/model tools/origin/model",
     "tools/origin/digest": "tools/common tools/diff/read tools/origin/model tools/origin/read",

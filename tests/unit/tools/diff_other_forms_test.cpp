@@ -58,7 +58,7 @@ TEST_CASE("other form: an input of which the same is made is told and no root", 
   std::ostringstream text;
   diff::write_text_report(result, {}, text);
   CHECK_THAT(text.str(), Contains("IDENTICAL: every compared value has the same bits, but for 2 "
-                                  "inputs of another type or shape, of which the same was made"));
+                                  "inputs in another form, of which the same was made"));
   CHECK_THAT(text.str(), Contains("other form  input:mask: f32 [4] on cpu against i64 [4] on cpu, "
                                   "first at step 0, forward, block (call 0) (2 values); what was "
                                   "made of it agrees"));
@@ -89,6 +89,67 @@ TEST_CASE("other form: it excuses no fault and hides no rounding behind it", "[d
   Run base = kAdded;
   base.add({.scope = "head", .slot = "input:0", .values = {1, 2, 3, 5}});
   CHECK(where(compared(base, cand)) == Where{0, Phase::kForward, "head", "input:0"});
+}
+
+namespace {
+
+constexpr std::string_view kLoss = "aten::cross_entropy_loss";
+
+/// A model, a loss called as a function, its gradient and the next step.
+Run labelled(const std::vector<float>& labels, float loss = 3, float gradient = 1, float next = 5) {
+  Run run;
+  run.add({.slot = "output:0", .values = {1, 2, 3, 4}});
+  run.add({.slot = "input:1", .op = std::string(kLoss), .values = labels, .dtype = DType::kI64});
+  run.add({.phase = Phase::kLoss, .slot = "loss", .values = {loss}});
+  run.add({.phase = Phase::kBackward, .slot = "grad_output:0", .values = {gradient, 0, -1, 0}});
+  run.add({.step = 1, .slot = "output:0", .values = {next, 6}});
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("other form: labels that lead to one loss and one gradient", "[diff][form]") {
+  const Run base = labelled({1, 2, 3});
+  const auto root_of_labels = [&](const Run& cand) {
+    const DiffResult result = compared(base, cand);
+    return result.root && result.root->record.slot == "input:1";
+  };
+  for (const std::vector<float>& labels : {std::vector<float>{1, 2, 3, -100}, {1, 2, -1}}) {
+    const DiffResult same = compared(base, labelled(labels));
+    CHECK(same.verdict == Verdict::kSame);
+    CHECK(count(same, Class::kOtherForm) == 1);
+    // Another loss or another gradient is what the labels have led to.
+    CHECK(root_of_labels(labelled(labels, 4)));
+    CHECK(root_of_labels(labelled(labels, 3, 2)));
+    // What differs behind them has its own root.
+    CHECK(where(compared(base, labelled(labels, 3, 1, 7))) ==
+          Where{1, Phase::kForward, "", "output:0"});
+  }
+  // Rounding behind other labels of one shape may be what they have changed.
+  CHECK(root_of_labels(labelled({1, 2, -1}, 3 * (1 + 0x1p-22F))));
+  CHECK_FALSE(root_of_labels(labelled({1, 2, 3, -100}, 3 * (1 + 0x1p-22F))));
+  // Nothing says what became of them.
+  for (const char* slot : {"loss", "grad_output:0"}) {
+    Run without = base, cand = labelled({1, 2, -1});
+    for (Run* run : {&without, &cand}) run->erase(0, "", slot);
+    CHECK(where(compared(without, cand)) == Where{0, Phase::kForward, "", "input:1"});
+  }
+}
+
+TEST_CASE("other form: labels of a criterion, which returns the loss", "[diff][form]") {
+  const auto run_of = [](float label, float other) {
+    Run run;
+    run.add({.scope = "criterion", .slot = "input:1", .values = {1, label}, .dtype = DType::kI64});
+    run.add({.scope = "other", .slot = "input:0", .values = {other}, .dtype = DType::kI64});
+    run.add({.scope = "other", .slot = "output:0", .values = {8}});
+    run.add({.scope = "criterion", .slot = "output:0", .values = {3}});
+    run.add({.phase = Phase::kLoss, .slot = "loss", .values = {3}});
+    run.add({.phase = Phase::kBackward, .slot = "grad_output:0", .values = {1}});
+    return run;
+  };
+  CHECK(compared(run_of(2, 0), run_of(-1, 0)).verdict == Verdict::kSame);
+  CHECK(where(compared(run_of(2, 0), run_of(2, 1))) ==
+        Where{0, Phase::kForward, "other", "input:0"});
 }
 
 }  // namespace convtrace::test

@@ -322,6 +322,17 @@ TEST_CASE("convtrace-diff: what is advised fits the root", "[diff][command][text
   CHECK(contains(labels, "step 0: what modules gave out agrees, what MSELoss was given does not"));
   CHECK_FALSE(contains(labels, forward));
 
+  // What only one run has recorded is not said to agree.
+  base = test::training();
+  cand = base;
+  scale(cand.at(0, "", "loss"), 2);
+  CHECK(contains(text(base, cand),
+                 "step 0: the forward pass agrees, the loss does not: look at the loss function"));
+  std::erase_if(cand.items, [](const test::Item& item) {
+    return item.phase == format::Phase::kForward && item.slot.starts_with("output:");
+  });
+  CHECK(contains(text(base, cand), "step 0: the loss differs (forward not compared)"));
+
   for (const char* slot : {"input:0", "output:0"}) {
     base = test::training();
     base.add({.step = 1, .phase = format::Phase::kEvaluation, .slot = slot, .values = {1, 2}});

@@ -527,6 +527,48 @@ TEST_CASE("diff: gradients that one run alone clips are where they part", "[diff
   CHECK_FALSE(compared(clipped(0.99), test::training(3)).root.has_value());
 }
 
+TEST_CASE("diff: gradients that both runs clip, to unlike norms", "[diff][verdict]") {
+  const auto run_of = [](float before, float after) {
+    Run run;
+    run.add({.phase = Phase::kBackward,
+             .scope = "fc",
+             .slot = "grad_unclipped:weight",
+             .values = {before, 0}});
+    run.add(
+        {.phase = Phase::kBackward, .scope = "fc", .slot = "grad:weight", .values = {after, 0}});
+    return run;
+  };
+  const DiffResult result = compared(run_of(4, 1), run_of(4, 0.5F));
+  CHECK(where(result) == Where{0, Phase::kBackward, "fc", "grad:weight"});
+  CHECK(result.root->setting ==
+        "gradients of norm 4 are clipped to 1 in the baseline, to 0.5 in the candidate; until then "
+        "they agree");
+  CHECK(compared(run_of(4, 1), run_of(8, 0.5F)).root->setting.empty());
+  CHECK(compared(run_of(4, 1), run_of(4, 1)).verdict == Verdict::kSame);
+}
+
+TEST_CASE("diff: backward passes that one run alone makes are where gradients part",
+          "[diff][verdict]") {
+  const auto run_of = [](const std::vector<float>& losses, float gradient) {
+    Run run;
+    for (const float loss : losses)
+      run.add({.phase = Phase::kLoss, .slot = "loss", .values = {loss}});
+    run.add(
+        {.phase = Phase::kBackward, .scope = "fc", .slot = "grad:weight", .values = {gradient, 1}});
+    return run;
+  };
+  const DiffResult result = compared(run_of({1, 2, 3}, 6), run_of({3}, 3));
+  CHECK(where(result) == Where{0, Phase::kLoss, "", "loss"});
+  CHECK(result.root->setting ==
+        "backward passes in the step: 3 in the baseline, 1 in the candidate");
+  CHECK(compared(run_of({3}, 3), run_of({1, 2, 3}, 6)).root->setting ==
+        "backward passes in the step: 1 in the baseline, 3 in the candidate");
+  // The losses that both have are paired by value, and no pass is blamed for what nobody passed back.
+  const DiffResult alike = compared(run_of({1, 2, 3}, 6), run_of({3}, 6));
+  CHECK_FALSE(alike.root.has_value());
+  CHECK(count(alike, Class::kIdentical) == 2);
+}
+
 TEST_CASE("diff: runs whose values are hashed in two ways are never called identical", "[diff]") {
   const Run base = test::training();
   Run old = base;

@@ -96,6 +96,7 @@ Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> 
                                              : align_by_key(base, count, translated);
   part_unlike_fusions(alignment, base, cand);
   undo_reordering(alignment, base, cand);
+  pair_losses(alignment, base, cand);
   align_rest(alignment, base, cand, scopes);
   if (!scopes.is_identity()) add_doubt(alignment, cand, scopes);
   sort_by_execution(alignment, base, cand);

@@ -127,6 +127,28 @@ class Group {
 
 }  // namespace
 
+void pair_losses(Alignment& alignment, Records base, Records cand) {
+  for (const bool in_base : {true, false}) {
+    auto& alone = in_base ? alignment.base_only : alignment.cand_only;
+    const Records own = in_base ? base : cand, others = in_base ? cand : base;
+    for (uint32_t& i : alone) {
+      if (own[i].kind != SlotKind::kLoss) continue;
+      const auto equals = [&](const Match& match) {
+        const uint32_t partner = in_base ? match.base : match.cand;
+        const uint64_t hash = others[in_base ? match.cand : match.base].stats.hash;
+        return own[partner].kind == SlotKind::kLoss && own[partner].key.scope == own[i].key.scope &&
+               own[partner].stats.hash != hash && own[i].stats.hash == hash;
+      };
+      const auto match = std::ranges::find_if(alignment.matches, equals);
+      if (match == alignment.matches.end()) continue;
+      std::swap(in_base ? match->base : match->cand, i);
+      match->how = MatchedBy::kReordered;
+      match->confidence = kMovedValue;
+    }
+    std::ranges::sort(alone);
+  }
+}
+
 void undo_reordering(Alignment& alignment, Records base, Records cand) {
   std::unordered_map<RecordKey, std::vector<uint32_t>, KeyHash> groups;
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {

@@ -42,6 +42,10 @@ bool leaves_unwritten(std::string_view op) {
   return std::ranges::find(kOps, name) != std::end(kOps);
 }
 
+bool is_loss(std::string_view op) {
+  return op.starts_with("aten::") && op.find("_loss") != std::string_view::npos;
+}
+
 bool is_fused(std::string_view op) { return op.starts_with("inductor::"); }
 
 uint64_t parameter_key(const ValueRecord& record) {

@@ -43,6 +43,8 @@ enum class SlotKind : uint8_t {
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
 /// @return whether an op is a kernel that a compiler fused, as the observer names it.
 [[nodiscard]] bool is_fused(std::string_view op);
+/// @return whether an op is a loss, of which the observer records the labels.
+[[nodiscard]] bool is_loss(std::string_view op);
 
 /// The stable key of a value inside one (rank, step). Never an address, a time or a module index.
 struct RecordKey {
@@ -112,6 +114,7 @@ struct ValueRecord {
   /// An operand of an op for which is_fused() holds: which values these are depends on what else the
   /// compiler fused.
   bool fused = false;
+  bool of_loss = false;  ///< an operand of an op for which is_loss() holds
   /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
   /// nothing.
   bool in_pieces = false;

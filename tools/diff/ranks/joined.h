@@ -13,8 +13,8 @@
 
 #include "tools/diff/facts/facts.h"
 #include "tools/diff/ranks/rank_part.h"
+#include "tools/diff/read/replicas.h"
 #include "tools/diff/read/trace_set.h"
-#include "tools/diff/verdict/replicas.h"
 #include "tools/diff/verdict/result.h"
 
 namespace convtrace::diff {

@@ -19,6 +19,8 @@ inline constexpr size_t kValues<Field> = static_cast<size_t>(Field::kNone) + 1;
 template <>
 inline constexpr size_t kValues<MatchedBy> = static_cast<size_t>(MatchedBy::kRegionEnd) + 1;
 template <>
+inline constexpr size_t kValues<Shown> = static_cast<size_t>(Shown::kDifferent) + 1;
+template <>
 inline constexpr size_t kValues<FactKind> = static_cast<size_t>(FactKind::kCode) + 1;
 template <>
 inline constexpr size_t kValues<HowKnown> = static_cast<size_t>(HowKnown::kBegin) + 1;
@@ -137,8 +139,8 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
   visit(how, receiver, makers, around);
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tools/diff/facts/facts.h"
-#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/read/replicas.h"
 #include "tools/diff/verdict/result.h"
 
 namespace convtrace::diff {

@@ -169,6 +169,7 @@ void StepStream::take(const format::TensorStats& event) {
   const Op& of = op(event.op);
   record.unwritten = slot.kind == SlotKind::kOutput && of.leaves_unwritten;
   record.fused = of.is_fused;
+  record.of_loss = of.is_loss;
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
   record.t_ns = event.header.t_ns;
   record.seq = event.header.seq;
@@ -291,7 +292,7 @@ const StepStream::Op& StepStream::op(StringId local) {
   std::optional<Op>& known = ops_[local.value];
   if (!known) {
     const std::string_view name = local ? reader_->definitions().text(local) : std::string_view();
-    known = Op{leaves_unwritten(name), is_fused(name)};
+    known = Op{leaves_unwritten(name), is_fused(name), is_loss(name)};
   }
   return *known;
 }

@@ -69,7 +69,7 @@ class StepStream final : public StepSource {
   };
 
   struct Op {
-    bool leaves_unwritten = false, is_fused = false;
+    bool leaves_unwritten = false, is_fused = false, is_loss = false;
   };
 
   /// A launch, and the launch that followed it last time: programs repeat themselves.

@@ -65,23 +65,59 @@ std::string origin_text(const FindingReport& finding) {
   return "";
 }
 
-/// By phase: what a root in that phase means, since everything before it agrees.
-const char* meaning_of_root(format::Phase phase) {
-  switch (phase) {
+bool is_shown(const RootReport& root, format::Phase phase, Shown shown) {
+  return root.before[static_cast<size_t>(phase)] == shown;
+}
+
+/// What agrees in the two phases before the root's, as far as it was compared: "forward and loss agree,
+/// the gradients do not".
+std::string agreement_before(const RootReport& root, const std::string& subject, bool is_one) {
+  using enum format::Phase;
+  constexpr std::pair<format::Phase, const char*> kNames[] = {
+      {kForward, "forward"}, {kLoss, "loss"}, {kBackward, "gradients"}};
+  const bool behind_gradients =
+      root.record.phase == kOptimizer || root.record.phase == kCommunication;
+  std::string equal, missing;
+  const auto add = [](std::string& names, const std::string& name) {
+    names += (names.empty() ? "" : " and ") + name;
+  };
+  for (const auto& [phase, name] : std::span(kNames).subspan(behind_gradients ? 1 : 0)) {
+    if (phase == root.record.phase) break;
+    if (is_shown(root, phase, Shown::kEqual)) add(equal, name);
+    if (is_shown(root, phase, Shown::kNotCompared)) add(missing, name);
+  }
+  const bool one = equal == "forward" || equal == "loss";
+  if (equal == "forward") equal = "the forward pass";
+  std::string text = equal.empty() ? subject + (is_one ? " differs" : " differ")
+                                   : equal + (one ? " agrees, " : " agree, ") + subject +
+                                         (is_one ? " does not" : " do not");
+  if (!missing.empty()) text += " (" + missing + " not compared)";
+  return text;
+}
+
+/// By phase: what a root in that phase means, as far as what is before it was compared.
+std::string meaning_of_root(const RootReport& root) {
+  switch (root.record.phase) {
     case format::Phase::kData:
       return "the data differ: look at the data loader, its seed and its order";
     case format::Phase::kForward:
-      return "the forward pass differs, on equal data";
+      return std::string("the forward pass differs, ") +
+             (is_shown(root, format::Phase::kData, Shown::kEqual) ? "on equal data"
+              : is_shown(root, format::Phase::kData, Shown::kDifferent)
+                  ? "on data that differ"
+                  : "on data that were not compared");
     case format::Phase::kLoss:
-      return "the forward pass agrees, the loss does not: look at the loss function";
+      return agreement_before(root, "the loss", true) +
+             (is_shown(root, format::Phase::kForward, Shown::kEqual) ? ": look at the loss function"
+                                                                     : "");
     case format::Phase::kRecompute:
-      return "forward and loss agree, what is computed again for the backward pass does not";
+      return agreement_before(root, "what is computed again for the backward pass", true);
     case format::Phase::kBackward:
-      return "forward and loss agree, the gradients do not: look at the backward pass";
+      return agreement_before(root, "the gradients", false) + ": look at the backward pass";
     case format::Phase::kCommunication:
-      return "what each rank computes agrees, what they exchange does not";
+      return agreement_before(root, "what ranks exchange", true);
     case format::Phase::kOptimizer:
-      return "loss and gradients agree, the updated weights do not: look at the optimizer";
+      return agreement_before(root, "the updated weights", false) + ": look at the optimizer";
     case format::Phase::kEvaluation:
       return "what is computed without gradients differs, on equal inputs: look at weights that no "
              "optimizer sets (a target network, an average)";
@@ -181,6 +217,7 @@ std::string phase_text(const DiffResult& result) {
   if (!result.root) return "";
   const RecordReport& record = result.root->record;
   const std::string step = "step " + std::to_string(record.step) + ": ";
+  if (!result.root->setting.empty()) return step + escape_text(result.root->setting);
   if (result.root->weights_differ) {
     return step + "the runs begin with other weights: look at the seed, and at what was loaded";
   }
@@ -198,7 +235,7 @@ std::string phase_text(const DiffResult& result) {
   if (result.root->made_by)
     return step + "forward and loss agree, the gradients do not: look at " +
            escape_text(makers_text(*result.root->made_by));
-  return step + meaning_of_root(record.phase);
+  return step + meaning_of_root(*result.root);
 }
 
 std::vector<StepRow> step_rows(const DiffResult& result, uint32_t around) {

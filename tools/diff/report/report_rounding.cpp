@@ -168,7 +168,7 @@ std::string other_form_text(const DiffResult& result) {
   const uint64_t inputs = result.counts[static_cast<size_t>(Class::kOtherForm)];
   if (inputs == 0) return "";
   return ", but for " + tools::counted(inputs, "input") +
-         " of another type or shape, of which the same was made";
+         " in another form, of which the same was made";
 }
 
 std::vector<std::string> other_form_lines(const DiffResult& result) {
@@ -179,7 +179,9 @@ std::vector<std::string> other_form_lines(const DiffResult& result) {
       lines.push_back(tools::count_text(result.other_forms.size() - kSaid) + " more (--json)");
       break;
     }
-    lines.push_back(object_text(form.first) + ": " + type_text(form.first) + ", first at " +
+    const bool same = form.first.comparison.field == Field::kHash;
+    lines.push_back(object_text(form.first) + ": " + (same ? "other numbers, " : "") +
+                    type_text(form.first) + ", first at " +
                     place_text(form.first, result.ranks.size() > 1) + " (" +
                     tools::counted(form.values, "value") + "); what was made of it agrees");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace convtrace::diff {
 namespace {
@@ -9,6 +10,24 @@ namespace {
 bool is_mismatch(const ValueRecord& record, const Comparison& comparison) {
   return is_other_form(record, comparison) && comparison.verdict == Class::kShapeOrDtypeMismatch;
 }
+
+/// How values compare that a loss's inputs led to.
+struct MadeOf {
+  size_t count = 0;
+  bool identical = true;
+  bool explained = true;  ///< measured, and no larger than their other sources explain
+  uint64_t hash = 0;      ///< of the loss
+
+  void add(const Comparison& comparison) {
+    ++count;
+    identical &= comparison.verdict == Class::kIdentical;
+    explained &= !comparison.born && comparison.verdict != Class::kBitDifference;
+  }
+  /// @param is_form  the input has another shape or type, so that what it says cannot be compared.
+  [[nodiscard]] bool agrees(bool is_form) const {
+    return count > 0 && (is_form ? explained : identical);
+  }
+};
 
 bool same_form(const SideReport& a, const SideReport& b) {
   return a.dtype == b.dtype && a.shape == b.shape;
@@ -34,6 +53,32 @@ void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match
     if (worst == worst_output.end() || worst->second >= Class::kDiverged) continue;
     comparisons[m].verdict = Class::kOtherForm;
     comparisons[m].born = false;
+  }
+}
+
+void excuse_targets(std::span<const ValueRecord> base, std::span<const Match> matches,
+                    std::span<Comparison> comparisons) {
+  const auto record_of = [&](size_t m) -> const ValueRecord& { return base[matches[m].base]; };
+  std::unordered_set<RecordKey, KeyHash> makers;  // calls that return the loss
+  MadeOf loss, gradients;
+  for (size_t m = comparisons.size(); m-- > 0;) {
+    const ValueRecord& record = record_of(m);
+    Comparison& comparison = comparisons[m];
+    if (record.kind == SlotKind::kGradOutput) {
+      if (loss.count > 0) makers.clear(), loss = {}, gradients = {};
+      gradients.add(comparison);
+    } else if (record.kind == SlotKind::kLoss) {
+      loss.add(comparison);
+      loss.hash = record.stats.hash;
+    } else if (record.kind == SlotKind::kOutput && loss.count > 0) {
+      if (record.stats.hash == loss.hash) makers.insert(call_key(record));
+    } else if (record.kind == SlotKind::kInput && comparison.verdict >= Class::kDiverged) {
+      const bool is_target = record.key.op ? record.of_loss : makers.contains(call_key(record));
+      const bool is_form = is_mismatch(record, comparison);
+      if (!is_target || !loss.agrees(is_form) || !gradients.agrees(is_form)) continue;
+      comparison.verdict = Class::kOtherForm;
+      comparison.born = false;
+    }
   }
 }
 

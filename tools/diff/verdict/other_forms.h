@@ -1,7 +1,7 @@
 #pragma once
 /// @file other_forms.h
-/// Handles inputs that have another type or shape in the other run, such as a float mask that
-/// became boolean. The report lists them. The outputs of the calls that took such an input decide
+/// Handles inputs that have another form in the other run: another type or shape, such as a float mask that
+/// became boolean, or labels that were padded. The report lists them. The outputs of the calls that took such an input decide
 /// whether it matters.
 ///
 /// Place:    rank_diff.h, after the last comparison of a step.
@@ -19,6 +19,13 @@ namespace convtrace::diff {
 /// @param base  the values of the baseline's step. @param comparisons  one per match.
 void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
                         std::span<Comparison> comparisons);
+
+/// Sets the verdict of a loss's inputs to kOtherForm where the loss and the gradients of outputs
+/// behind it show that they mean the same: labels that were padded, cut or flattened, or that ignore
+/// another index. Inputs of one shape need identical bits there.
+/// @param comparisons  one per match, in execution order.
+void excuse_targets(std::span<const ValueRecord> base, std::span<const Match> matches,
+                    std::span<Comparison> comparisons);
 
 /// Counts an input with those of the same slot, types and shapes; at most kMaxOtherForms groups.
 void add_other_form(std::vector<OtherForm>& all, OtherForm one);

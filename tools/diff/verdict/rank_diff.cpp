@@ -286,11 +286,31 @@ void RankDiff::find_root(const StepPair& pair) {
       outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
   }
   if (!choice || outcome_.root) return;
-  if (same_structure_) outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
+  if (same_structure_) outcome_.root = report_more_passes(pair, *choice, ignored_, reporter_);
+  if (same_structure_ && !outcome_.root)
+    outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
   if (!outcome_.root) outcome_.root = report_root(pair, *choice, reporter_);
   outcome_.root->matched_before = matched_before(pair, choice->match);
+  outcome_.root->before = shown_before(pair, choice->match);
   outcome_.root->one_sided_before = one_sided_.before(pair, pair.alignment.matches[choice->match]);
   outcome_.root->rounding_enlarged = outcome_.carried.count != 0;
+}
+
+std::array<Shown, kPhaseCount> RankDiff::shown_before(const StepPair& pair, uint32_t match) {
+  std::array<Shown, kPhaseCount> shown{};
+  for (uint32_t m = 0; m < match; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    const SlotKind kind = record.kind;
+    const bool is_state =
+        kind == SlotKind::kParam || kind == SlotKind::kBuffer || kind == SlotKind::kInitialBuffer;
+    // What a module takes in the forward pass shows nothing of what it computes.
+    const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
+    const Class verdict = pair.comparisons[m].verdict;
+    if (is_state || is_taken || verdict == Class::kBitDifference) continue;
+    Shown& of_phase = shown[std::min(static_cast<size_t>(record.key.phase), kPhaseCount - 1)];
+    of_phase = std::max(of_phase, verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual);
+  }
+  return shown;
 }
 
 uint64_t RankDiff::matched_before(const StepPair& pair, uint32_t match) const {

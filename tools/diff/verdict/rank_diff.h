@@ -21,6 +21,7 @@
 #include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
 #include "tools/diff/verdict/one_sided.h"
+#include "tools/diff/verdict/one_sided_root.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/verdict/root.h"
 
@@ -136,6 +137,9 @@ class RankDiff {
                                        bool with_noise);
   void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
                    std::optional<double> by_hand, const Comparison& judged);
+  /// What the values of the step before a match show of it, by phase.
+  [[nodiscard]] static std::array<Shown, kPhaseCount> shown_before(const StepPair& pair,
+                                                                   uint32_t match);
   void find_carried(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);

@@ -21,7 +21,7 @@
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
-#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/read/replicas.h"
 #include "tools/diff/verdict/step_summary.h"
 #include "tools/diff/whole/apart_value.h"
 
@@ -164,6 +164,9 @@ struct Aligned {
   }
 };
 
+/// What a comparison of some values has shown.
+enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };
+
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -172,6 +175,9 @@ struct RootReport {
   uint64_t matched_before = 0;
   /// Position in the execution order of its step: comparable between ranks that run one program.
   uint64_t position = 0;
+  /// By format::Phase: data, outputs, losses and gradients of its step before it. kEqual: nothing
+  /// differs by more than rounding explains.
+  std::array<Shown, kPhaseCount> before{};
   /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
   /// and its run.
   std::optional<RecordReport> consumer;

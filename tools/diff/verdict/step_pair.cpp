@@ -24,6 +24,7 @@ void drop_wrong_guesses(StepPair& pair) {
 
 void excuse_forms(StepPair& pair) {
   excuse_other_forms(pair.base.values, pair.alignment.matches, pair.comparisons);
+  excuse_targets(pair.base.values, pair.alignment.matches, pair.comparisons);
 }
 
 /// A consumer that got other bytes than its producer wrote is not the place of the divergence.

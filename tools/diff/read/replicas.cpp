@@ -1,4 +1,4 @@
-#include "tools/diff/verdict/replicas.h"
+#include "tools/diff/read/replicas.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,0 +1,221 @@
+#include "tools/diff/verdict/one_sided_root.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <tuple>
+#include <unordered_set>
+
+#include "tools/common/text.h"
+#include "tools/diff/births/updates.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// Scopes of the modules that both runs called, by their names in one run.
+std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) {
+  std::unordered_set<uint32_t> scopes;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord& record = in_base ? pair.base_of(m) : pair.cand_of(m);
+    if (record.kind == SlotKind::kOutput) scopes.insert(record.key.scope.value);
+  }
+  return scopes;
+}
+
+/// What clipping does in a step of one run: norms of the gradients that it changes.
+struct Clipping {
+  std::optional<uint32_t> first;  ///< gradient
+  double before = 0, after = 0;
+
+  [[nodiscard]] double factor() const { return before > 0 ? after / before : 1; }
+};
+
+Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
+  Clipping clipping;
+  std::unordered_set<uint64_t> clipped;
+  for (uint32_t i = 0; i < step.values.size(); ++i) {
+    const ValueRecord& record = step.values[i];
+    if (record.kind != SlotKind::kGrad || ignored.of(record)) continue;
+    if (record.unclipped) {
+      if (!clipping.first) clipping.first = i;
+      clipped.insert(parameter_key(record));
+      clipping.before = std::hypot(clipping.before, record.stats.l2);
+    } else if (clipped.contains(parameter_key(record))) {
+      clipping.after = std::hypot(clipping.after, record.stats.l2);
+    }
+  }
+  return clipping;
+}
+
+/// Whether the known root comes before this value.
+bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, bool in_base,
+               uint32_t index) {
+  if (!known) return false;
+  const Match& match = pair.alignment.matches[known->match];
+  return (in_base ? match.base : match.cand) < index;
+}
+
+RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
+                          const PairReporter& reporter) {
+  RootReport root;
+  root.record = reporter.of_one(in_base ? pair.base : pair.cand, index, in_base);
+  root.record.comparison = decided(Class::kDiverged, Field::kNone);
+  root.record.cand_scope = root.record.scope;
+  root.record.cand_slot = root.record.slot;
+  root.position = index;
+  return root;
+}
+
+/// @return the first index of a lost gradient among `indices`, which are ascending.
+std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_t> indices,
+                                   bool in_base, Tolerances& ignored) {
+  const auto& values = in_base ? pair.base.values : pair.cand.values;
+  const auto called = called_in_both(pair, in_base);
+  const auto lost = std::ranges::find_if(indices, [&](uint32_t i) {
+    const ValueRecord& record = values[i];
+    return record.kind == SlotKind::kGrad && !record.unclipped && record.stats.l2 > 0 &&
+           called.contains(record.key.scope.value) && !ignored.of(record);
+  });
+  return lost == indices.end() ? std::nullopt : std::optional(*lost);
+}
+
+/// @return the first differing input of `match`'s own call; `match` itself if it is an input.
+std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
+  const RecordKey& own = pair.base_of(match).key;
+  for (uint32_t m = 0; m <= match; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind == SlotKind::kInput && pair.comparisons[m].bits_differ &&
+        record.key.scope == own.scope && record.key.call == own.call)
+      return m;
+  }
+  return std::nullopt;
+}
+
+/// @param alone  indices of the `values` that only one run has.
+std::string calls_text(std::span<const ValueRecord> values, std::span<const uint32_t> alone,
+                       const RecordKey& key, const std::string& scope, bool in_base) {
+  const auto is_call = [&key](const ValueRecord& one) {
+    return std::tie(one.key.scope, one.key.slot, one.key.phase, one.key.op) ==
+           std::tie(key.scope, key.slot, key.phase, key.op);
+  };
+  const auto calls = std::ranges::count_if(values, is_call);
+  const auto more = std::ranges::count_if(alone, [&](uint32_t i) { return is_call(values[i]); });
+  const auto times = [&](bool here) {
+    return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
+  };
+  return (scope.empty() ? "the root module" : "module " + scope) + " is called " + times(in_base) +
+         " in the baseline, " + times(!in_base) + " in the candidate";
+}
+
+/// @return a root if both runs clip, to unlike norms, gradients that agree until then.
+std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
+                                                   const std::optional<RootChoice>& first,
+                                                   const Clipping& base, const Clipping& cand,
+                                                   const PairReporter& reporter) {
+  if (!first || first->changed ||
+      std::abs(base.factor() - cand.factor()) <=
+          kUpdateNormLimit * std::max(base.factor(), cand.factor()))
+    return std::nullopt;
+  const ValueRecord& record = pair.base_of(first->match);
+  if (record.kind != SlotKind::kGrad || record.unclipped) return std::nullopt;
+  for (uint32_t m = 0; m < pair.size(); ++m)
+    if (pair.base_of(m).unclipped && !agrees(pair.comparisons[m].verdict)) return std::nullopt;
+  RootReport root = report_root(pair, *first, reporter);
+  root.setting = "gradients of norm " + tools::number_text(base.before) + " are clipped to " +
+                 tools::number_text(base.after) + " in the baseline, to " +
+                 tools::number_text(cand.after) + " in the candidate; until then they agree";
+  return root;
+}
+
+}  // namespace
+
+std::optional<RootReport> report_clipping(const StepPair& pair,
+                                          const std::optional<RootChoice>& before,
+                                          Tolerances& ignored, const PairReporter& reporter) {
+  const Clipping base = clipping_of(pair.base, ignored), cand = clipping_of(pair.cand, ignored);
+  if (base.first && cand.first) return report_clipped_otherwise(pair, before, base, cand, reporter);
+  if (!base.first && !cand.first) return std::nullopt;
+  const bool in_base = base.first.has_value();
+  const Clipping& clipping = in_base ? base : cand;
+  if (clipping.factor() > 1 - kUpdateNormLimit) return std::nullopt;
+  if (is_behind(pair, before, in_base, *clipping.first)) return std::nullopt;
+  RootReport root = one_sided_root(pair, in_base, *clipping.first, reporter);
+  root.setting = std::string("gradients are clipped in the ") +
+                 (in_base ? "baseline" : "candidate") + " alone, to " +
+                 tools::percent_text(clipping.factor()) + " of their norm";
+  return root;
+}
+
+std::optional<RootReport> report_more_passes(const StepPair& pair, const RootChoice& choice,
+                                             Tolerances& ignored, const PairReporter& reporter) {
+  for (const bool in_base : {true, false}) {
+    const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const auto& values = in_base ? pair.base.values : pair.cand.values;
+    const auto is_loss = [&](const ValueRecord& one) { return one.kind == SlotKind::kLoss; };
+    const auto first = std::ranges::find_if(
+        alone, [&](uint32_t i) { return is_loss(values[i]) && !ignored.of(values[i]); });
+    if (first == alone.end() || is_behind(pair, choice, in_base, *first)) continue;
+    RootReport root = one_sided_root(pair, in_base, *first, reporter);
+    const auto passes = [&](const std::vector<ValueRecord>& all) {
+      return tools::count_text(static_cast<uint64_t>(std::ranges::count_if(all, is_loss)));
+    };
+    root.setting = "backward passes in the step: " + passes(pair.base.values) +
+                   " in the baseline, " + passes(pair.cand.values) + " in the candidate";
+    return root;
+  }
+  return std::nullopt;
+}
+
+std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,
+                                            Tolerances& ignored, const PairReporter& reporter) {
+  // A parameter's gradient is the sum over all calls of its module.
+  const bool is_sum = pair.base_of(choice.match).kind == SlotKind::kGrad;
+  const auto given = is_sum ? std::optional(choice.match) : own_input(pair, choice.match);
+  if (!given || choice.changed) return std::nullopt;
+  const Match& match = pair.alignment.matches[*given];
+  for (const bool in_base : {true, false}) {
+    const auto& values = in_base ? pair.base.values : pair.cand.values;
+    const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const uint32_t end = in_base ? match.base : match.cand;
+    const auto called = called_in_both(pair, in_base);
+    const auto is_more = [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      return one.kind == SlotKind::kOutput && !one.key.op && called.contains(one.key.scope.value) &&
+             !ignored.of(one);
+    };
+    const auto used = std::ranges::find_if(alone, [&](uint32_t i) {
+      const ValueRecord& one = values[i];
+      const bool is_part = is_sum ? one.key.scope == values[end].key.scope &&
+                                        one.key.phase == format::Phase::kForward
+                                  : one.stats.hash == values[end].stats.hash;
+      return i < end && is_part && is_more(i);
+    });
+    if (used == alone.end()) continue;
+    const auto first = std::ranges::find_if(alone, [&](uint32_t i) {
+      return values[i].key.phase == values[*used].key.phase && is_more(i);
+    });
+    RootReport root = one_sided_root(pair, in_base, *first, reporter);
+    root.setting = calls_text(values, alone, values[*first].key, root.record.scope, in_base);
+    return root;
+  }
+  return std::nullopt;
+}
+
+std::optional<RootReport> report_lost_gradient(const StepPair& pair,
+                                               const std::optional<RootChoice>& before,
+                                               Tolerances& ignored, const PairReporter& reporter) {
+  bool updated = false;
+  for (uint32_t m = 0; m < pair.size() && !updated; ++m) updated = is_update(pair.base_of(m));
+  if (!updated) return std::nullopt;
+  for (const bool in_base : {true, false}) {
+    const auto& indices = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+    const auto lost = first_lost(pair, indices, in_base, ignored);
+    if (!lost || is_behind(pair, before, in_base, *lost)) continue;
+    RootReport root = one_sided_root(pair, in_base, *lost, reporter);
+    root.only_in = in_base ? "baseline" : "candidate";
+    return root;
+  }
+  return std::nullopt;
+}
+
+}  // namespace convtrace::diff

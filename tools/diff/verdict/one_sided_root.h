@@ -1,0 +1,45 @@
+#pragma once
+/// @file one_sided_root.h
+/// Roots that are no difference between two values: one run calls, passes back or clips more than the other.
+///
+/// Place:    rank_diff.h asks these beside root.h.
+/// Threads:  pure functions.
+/// Source:   docs/comparison.md "Verdict".
+
+#include <cstdint>
+#include <optional>
+
+#include "tools/diff/model/tolerance.h"
+#include "tools/diff/verdict/root.h"
+
+namespace convtrace::diff {
+
+/// @param ignored  values that cannot be the root, here and below.
+/// @return a root if the runs clip gradients to norms further apart than those of updates may be, or only one does.
+[[nodiscard]] std::optional<RootReport> report_clipping(const StepPair& pair,
+                                                        const std::optional<RootChoice>& before,
+                                                        Tolerances& ignored,
+                                                        const PairReporter& reporter);
+
+/// A gradient that is lost is no rounding, however large all other differences are.
+/// @param before  the known root, if any; later gradients do not count.
+/// @return the first gradient of a parameter, not 0, that only one run has, although both runs
+/// called its module and went on to the optimizer.
+[[nodiscard]] std::optional<RootReport> report_lost_gradient(
+    const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
+    const PairReporter& reporter);
+
+/// @return a root if one run passes back more often in the step, and the known root is behind the first such pass.
+[[nodiscard]] std::optional<RootReport> report_more_passes(const StepPair& pair,
+                                                           const RootChoice& choice,
+                                                           Tolerances& ignored,
+                                                           const PairReporter& reporter);
+
+/// @return a root if one run calls a module more often and the root depends on such a call: it gets
+/// the output of that call, or is a gradient of that module.
+[[nodiscard]] std::optional<RootReport> report_more_calls(const StepPair& pair,
+                                                          const RootChoice& choice,
+                                                          Tolerances& ignored,
+                                                          const PairReporter& reporter);
+
+}  // namespace convtrace::diff
