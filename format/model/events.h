@@ -87,6 +87,9 @@ struct TensorStats {
   /// those among the samples.
   uint64_t poisoned = 0;
   uint64_t collective = 0;  ///< `id` of the Collective that sent or received it, or 0
+  /// In which order the elements lie in memory: 0 row by row, without gaps; else a number of the
+  /// extents and strides. Only values of one layout show one memory in one order.
+  uint64_t layout = 0;
   static constexpr std::string_view kName = "stats";
   static constexpr void fields(auto& e, const auto& visit) {
     visit(kFixed<1>, "place", e.place);
@@ -117,6 +120,7 @@ struct TensorStats {
     visit(kCount<55, 2>, "pad_row_count", e.pad_rows);
     visit(kVarying<57>, "poisoned", e.poisoned);
     visit(kVarying<60>, "collective", e.collective);
+    visit(kVarying<61>, "layout", e.layout);
   }
 };
 inline constexpr size_t kMaxDims = 16;

@@ -84,13 +84,14 @@ struct Describer {
   void operator()(const TensorStats& e) {
     const auto& [header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                  bytes, has_shape, shape, stats, variant, ranges, samples, leading, looks, changes,
-                 padding, pad_index, pad_count, pad_rows, poisoned, collective] = e;
+                 padding, pad_index, pad_count, pad_rows, poisoned, collective, layout] = e;
     text.fields(header, place, slot, op, kernel, device, dtype, extent, capture, value, address,
                 bytes, has_shape, shape, stats, variant, ranges, samples, leading);
     if (looks != 0 || changes != 0) text.fields(looks, changes);  // not in the oldest traces
     if (padding != Padding::kNone) text.fields(padding, pad_index, pad_count, pad_rows);
     if (poisoned != 0) text.fields(poisoned);
     if (collective != 0) text.fields(collective);
+    if (layout != 0) text.fields(layout);
   }
 };
 

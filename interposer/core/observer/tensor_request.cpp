@@ -1,8 +1,11 @@
 #include "interposer/core/observer/tensor_request.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "cupti/stats/tile/layout.h"
+#include "format/base/checksum.h"
 
 namespace convtrace::engine {
 namespace {
@@ -40,6 +43,22 @@ bool sane_shape(const stats::TensorView& view) {
   return empty || bytes <= kMost;
 }
 
+/// @return format::TensorStats::layout.
+uint64_t layout_of(const stats::TensorView& view) {
+  std::array<int64_t, 2 * format::kMaxDims> words{};
+  size_t count = 0;
+  int64_t next = 1;  // the stride without gaps
+  bool row_by_row = true;
+  for (uint32_t i = view.rank; i-- > 0;) {
+    if (view.shape[i] == 1) continue;
+    row_by_row = row_by_row && view.strides[i] == next;
+    next *= view.shape[i];
+    words[count++] = view.shape[i];
+    words[count++] = view.strides[i];
+  }
+  return row_by_row ? 0 : checksum64(std::as_bytes(std::span(words.data(), count)));
+}
+
 }  // namespace
 
 std::optional<TensorRequest> parse_tensor(const Message& message) {
@@ -75,6 +94,7 @@ std::optional<TensorRequest> parse_tensor(const Message& message) {
   event.address = fixed->data;
   event.bytes = stats::element_count(view) * format::element_bytes(view.dtype);
   event.has_shape = true;
+  event.layout = layout_of(view);
   if (fixed->padding != 0 && has_indices(view.dtype)) {
     event.padding = static_cast<format::Padding>(fixed->padding);
     event.pad_index = fixed->pad_index;

@@ -581,6 +581,27 @@ def right_views():
 
 
 @case
+def right_transposed_views():
+    """As many patches as channels, so that a view has the shape of what it turns."""
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patch, self.norm = nn.Conv2d(3, 16, 4, 4), nn.LayerNorm(16)
+            self.mix, self.head = nn.Conv1d(16, 16, 1), nn.Linear(16, 2)
+
+        def forward(self, x):
+            tokens = self.norm(self.patch(x).flatten(2).transpose(1, 2))
+            return self.head(self.mix(tokens.transpose(1, 2)).transpose(1, 2).mean(1))
+
+    model = Patches()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(4, 3, 16, 16)).pow(2).sum().backward()
+        optimizer.step()
+
+
+@case
 def right_gradient_passed_on():
     class Reverse(torch.autograd.Function):
         @staticmethod

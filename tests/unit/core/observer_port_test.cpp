@@ -153,6 +153,8 @@ TEST_CASE("observer_port: padding is counted in host memory, of each row of a ba
   const auto rows = [&stats](size_t i) {
     return Rows(stats[i].pad_rows.begin(), stats[i].pad_rows.end());
   };
+  CHECK(stats[0].layout == 0);
+  CHECK(stats[1].layout != 0);
   CHECK(stats[0].pad_count == 4);
   CHECK(rows(0) == Rows{2, 2});
   CHECK(stats[1].pad_count == 4);

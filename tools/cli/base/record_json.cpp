@@ -99,6 +99,7 @@ class Filler {
     add("padding", padding_json(e));
     if (e.poisoned != 0) add("poisoned", e.poisoned);
     if (e.collective != 0) add("collective", e.collective);
+    if (e.layout != 0) add("layout", e.layout);
     json_.update(stats_json(e.stats, e.dtype, e.capture));
     if (e.capture == format::Capture::kHash) return;
     add("samples", elements_json(e.dtype, e.samples));

@@ -48,7 +48,7 @@ COUNTS = ("finite", "nan", "pos_inf", "neg_inf", "pos_zero", "neg_zero", "positi
 _STATS_ROWS = {name: 20 + i for i, name in enumerate(
     ("storage", "storage_offset", "generation", "version", "address") + COUNTS +
     ("min", "max", "amax", "amin_nonzero", "sum_lo", "sum_hi", "l1_lo", "l1_hi", "l2", "mean", "std"))}
-_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58, collective=60)
+_STATS_ROWS.update(looks=50, changes=51, pad_count=52, poisoned=57, sketch_exponent=58, collective=60, layout=61)
 _BUCKETS = 16
 _NO_SKETCH = -0x8000
 
@@ -313,7 +313,7 @@ class _Chunk:
             "bytes", "count")}
         event.update(shape=v["shape"], looks=v["looks"] or None, changes=v["changes"] if v["looks"] else None,
                      padding=_padding(v), hash="0x%016x" % v["hash"])
-        for name in ("poisoned", "collective"):
+        for name in ("poisoned", "collective", "layout"):
             if v[name]:
                 event[name] = v[name]
         if capture == "hash":

@@ -18,7 +18,7 @@ struct Program {
   Overwritten judge{definitions};
   Overwritten::Findings findings;
   uint32_t step = 0, call = 0, version = 0;
-  uint64_t storage = 1;
+  uint64_t storage = 1, layout = 0;
 
   void value(Phase phase, const char* module, const char* op, const char* slot, uint64_t hash) {
     format::TensorStats event;
@@ -28,6 +28,7 @@ struct Program {
     event.slot = definitions.intern(slot);
     event.value = {.storage = storage, .version = version};
     event.bytes = 256;
+    event.layout = layout;
     event.stats.hash = hash;
     judge.see(event, findings);
   }
@@ -234,4 +235,17 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
   }
   p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
   CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: a view with other strides reads other bytes in its order",
+          "[judge][overwritten]") {
+  for (const uint64_t strides : {0, 7}) {
+    Program p;
+    p.value(Phase::kForward, "conv", "", "output:0", 5);
+    p.layout = strides;
+    p.value(Phase::kForward, "norm", "", "input:0", 6);
+    p.layout = 0;
+    p.value(Phase::kBackward, "conv", "", "grad_output:0", 9);
+    CHECK(p.findings.size() == (strides == 0 ? 1 : 0));
+  }
 }
