@@ -82,10 +82,12 @@ class Kept:
 
     def _measure(self):
         """Counts references in backward passes of which it is known who holds what: releases of torch differ, and where the
-        counts do not tell, nothing is said. Runs torch's engine, and so not before the program did."""
+        counts do not tell, nothing is said. Runs torch's engine, and so not before the program did, and not where a
+        profiler would list it."""
         torch, graph_task = self._torch, getattr(self._torch._C, "_current_graph_task_id", lambda: 0)
         levels = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 0)
-        if graph_task() != -1 or levels() is not None or torch.is_inference_mode_enabled():
+        is_profiled = getattr(torch._C._autograd, "_profiler_enabled", lambda: True)
+        if graph_task() != -1 or levels() is not None or torch.is_inference_mode_enabled() or is_profiled():
             return
         self._is_measured = True
         try:

@@ -120,7 +120,10 @@ class NeededMemory:
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:
                 return  # whoever packs it would be run
-            tensor = getattr(node, "_saved_" + saved)
+            try:
+                tensor = getattr(node, "_saved_" + saved)
+            except RuntimeError:  # freed by an earlier backward pass, which torch is about to tell
+                return
             if type(tensor) not in read.plain or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
                 return
             value = read.again(tensor)
