@@ -46,7 +46,7 @@ ROOMS = {
     "cupti": "cupti/abi cupti/driver cupti/gate cupti/kernels cupti/observe cupti/stats/tile cupti/values",
     "interposer/abi": "",
     "interposer/core/runtime": "interposer/abi",
-    "interposer/core/control": "cupti/kernels format/settings interposer/core/runtime",
+    "interposer/core/control": "cupti/kernels format/file format/settings interposer/core/runtime",
     "interposer/core/queue": "cupti/stats cupti/stats/tile interposer/core/runtime",
     "interposer/core/memory": "cupti/memory interposer/abi interposer/core/queue interposer/core/runtime",
     "interposer/core/values": "cupti/stats/tile cupti/values format/file format/settings "

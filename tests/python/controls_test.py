@@ -1,5 +1,6 @@
 """Settings, rules and triggers on real training scripts: what is asked for is taken, what changes is
 followed, and what can match nothing is said."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -304,6 +305,25 @@ class Reload(ControlsTest):
                          r"\(an option or the environment\) wins\n$")
         self.assertEqual(len(errors.splitlines()), 1, errors)
         self.assertEqual(self.stats_steps(), {1, 2, 3})
+
+    def test_a_file_that_is_read_again_takes_no_number_of_the_program(self):
+        config = self.write("c.toml", 'mode = "hash"\n')
+        loop = Loop(self, 4, CONVTRACE_CONFIG=config)
+        loop.go(1, 1)
+
+        def is_open_in(table):
+            with contextlib.suppress(FileNotFoundError):  # a thread has ended, or a number was closed
+                return any(os.readlink(os.path.join(table, number)) == config for number in os.listdir(table))
+
+        self.write("c.toml", "# so that it takes a while\n" * 2**20 + 'mode = "stats"\n')
+        deadline, seen = time.monotonic() + 60, 0
+        while not seen and time.monotonic() < deadline:
+            for task in os.listdir("/proc/%d/task" % loop.pid):
+                seen += bool(is_open_in("/proc/%d/task/%s/fd" % (loop.pid, task)))
+                self.assertFalse(is_open_in("/proc/%d/fd" % loop.pid))
+        self.assertTrue(seen)
+        loop.go(1, 1)
+        self.assertEqual(loop.end()[0], 0)
 
     def test_a_broken_file_keeps_the_old_settings_and_says_so(self):
         config = self.write("c.toml", "samples = 2\n")

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "format/file/file_thread.h"
+
 namespace convtrace::engine {
 namespace {
 
@@ -37,7 +39,10 @@ std::optional<ConfigChange> ConfigWatch::poll(uint64_t now_ns) {
   const bool at_rest = version == std::exchange(seen_, version);
   if (version == read_ || !at_rest) return std::nullopt;
   read_ = version;
-  return load();
+  // The program neither gets the number that the file has for a moment, nor can close it.
+  ConfigChange change;
+  format::FileThread(format::FileThread::Table::kPrivate).run([&] { change = load(); });
+  return change;
 }
 
 ConfigChange ConfigWatch::load() {
