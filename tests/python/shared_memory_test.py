@@ -115,6 +115,33 @@ class Gradients(Owners):
         self.train(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=False)
         self.assertEqual([one[3].split(", ")[3] for one in self.shared()], ["new"])
 
+    def test_an_op_that_gives_one_workspace_to_two_parameters(self):
+        workspace = torch.zeros(4, 4).numpy()
+
+        class Linear(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                ctx.save_for_backward(x, weight)
+                return x @ weight.T
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, weight = ctx.saved_tensors
+                workspace[:] = (gradient.T @ x).numpy()
+                return gradient @ weight, torch.from_numpy(workspace)
+
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(4, 4))
+
+            def forward(self, x):
+                return Linear.apply(x, self.weight)
+
+        model = nn.Sequential(Own(), nn.Tanh(), Own())
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=False)
+        self.assertEqual({one[3].split(", ")[3] for one in self.shared()}, {"foreign"})
+
     def test_flat_buffers_and_expanded_numbers_share_nothing(self):
         model = net()
         for parameter, view in flat(model.parameters()):

@@ -6,7 +6,7 @@
 /// statistics that move in it have seen each batch twice, what counts has counted twice.
 /// Judged: buffers whose bits change in a call of a recomputation, in a step in which a call of the
 /// forward pass with the same inputs has changed them, too.
-/// Silent: buffers that one of the two passes leaves as they are, so that each batch counts once; a
+/// Silent: a recomputation with other tensors in the buffers' place; buffers that one of the two passes leaves as they are, so that each batch counts once; a
 /// recomputation that writes what is there already; calls in a backward pass with inputs that no
 /// call of the forward pass had.
 /// Hint: the vectors of a spectral norm, which come nearer to what they are with each call.
@@ -51,8 +51,9 @@ class RecomputedBuffer : public Check {
       if (value.place.phase != Phase::kRecompute) continue;
       look("recomputed-buffer");
       const auto before = moved.find(buffer);
-      if (before == moved.end() || !repeats(step, value.place) || !told_.insert(buffer).second)
-        continue;
+      if (before == moved.end() || !repeats(step, value.place)) continue;
+      // Another tensor stood in for the buffer, which has kept what the forward pass left there.
+      if (before->second->storage != value.storage || !told_.insert(buffer).second) continue;
       again.emplace_back(before->second, &value);
     }
     if (!again.empty()) tell(step, around, again);

@@ -5,7 +5,7 @@
 /// moves twice, a gradient contains the other's, an average is of both.
 /// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error needs
 /// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
-/// in the step before by a module that a gradient passed; a state by one write for each owner in a
+/// in the step before, or that lies in one memory of two storages, by a module that a gradient passed; a state by one write for each owner in a
 /// step of an optimizer of torch, or by two optimizers that write it in turn. A state that holds
 /// what came before, by its name, and lies in the memory of a parameter, is a warning.
 /// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
@@ -188,6 +188,10 @@ class SharedMemory : public Check {
     const Value *const unclipped = owners.second->unclipped, &taken = *owners.second->gradient;
     const bool multiplied = unclipped != nullptr && unclipped->stats.hash != taken.stats.hash;
     if (shared.word == "kept" && owners.both_passed()) return Severity::kError;
+    // Two storages over one memory are the program's, and so is what it laid there.
+    if (shared.word == "foreign")
+      return owners.both_passed() && !owners.passed_by_equal() ? Severity::kError
+                                                               : Severity::kWarning;
     if (shared.word == "new") return multiplied ? std::optional(Severity::kWarning) : std::nullopt;
     const bool own = owners.both_passed() && !owners.one_module && !owners.passed_by_equal();
     return own || multiplied ? Severity::kWarning : Severity::kHint;
@@ -257,7 +261,9 @@ class SharedMemory : public Check {
       case 'g':
         return shared.word == "kept"   ? ": it contains the gradients of both."
                : shared.word == "same" ? ", although gradients of their own passed both modules."
-                                       : ", and what multiplies one (clipping) multiplies both.";
+               : shared.word == "foreign"
+                   ? ", each in a storage of its own over it: what came last is in both."
+                   : ", and what multiplies one (clipping) multiplies both.";
       default:
         if (is_parameter(shared)) return ": what is to hold earlier values has those of now.";
         return shared.word == "in turn" ? ": two optimizers write it in turn."
@@ -277,10 +283,12 @@ class SharedMemory : public Check {
                            : "compare the offsets with the sizes of the parameters";
         return;
       case 'g':
-        finding.cause = shared.whole
-                            ? "p2.grad = p1.grad, or a buffer of gradients that is found by "
-                              "shape or name"
-                            : "wrong offsets in a flat buffer of gradients";
+        finding.cause =
+            shared.word == "foreign" ? "an op that gives out one workspace from each of its calls "
+                                       "(from_blob, from_numpy)"
+            : shared.whole ? "p2.grad = p1.grad, or a buffer of gradients that is found by "
+                             "shape or name"
+                           : "wrong offsets in a flat buffer of gradients";
         finding.next = "look at where gradients are assigned, and give each parameter its own";
         return;
       default:

@@ -73,7 +73,8 @@ class SharedMemory:
             for first, second in pairs:
                 key, storage = (first.of, second.of), second.memory.storage
                 watch.gradients[key] = storage
-                word = "kept" if before.get(key) == storage else "same" if first.tensor is second.tensor else "new"
+                word = ("kept" if before.get(key) == storage else "same" if first.tensor is second.tensor else
+                        "new" if first.memory.storage == storage else "foreign")
                 self._tell(thread, watch, number, first, second, word)
             if watch.written:
                 watch.written = {item.memory.storage: item.memory.version

@@ -47,6 +47,11 @@ TEST_CASE("check shared-memory: gradients that contain one another", "[check][me
   Training alike = sharing(slot, "whole, same");
   alike.at(1, "fc1", "grad_output:0").values = alike.at(1, "fc2", "grad_output:0").values;
   CHECK(found(alike, id) == at_fc2(slot, Severity::kHint));
+  // Two storages over one memory.
+  CHECK(found(sharing(slot, "whole, foreign"), id) == at_fc2(slot, Severity::kError));
+  Training scratch = sharing(slot, "whole, foreign");
+  scratch.at(1, "fc1", "grad_output:0").values = scratch.at(1, "fc2", "grad_output:0").values;
+  CHECK(found(scratch, id) == at_fc2(slot, Severity::kWarning));
 }
 
 TEST_CASE("check shared-memory: gradients that autograd gives out twice", "[check][memory]") {
@@ -136,6 +141,11 @@ TEST_CASE("check recomputed-buffer: what moves twice", "[check][memory]") {
   // Written with what is there; other inputs: no recomputation of this call.
   CHECK(unknown(recomputing(2, 2), id));
   CHECK(silent(recomputing(3, 3, 700), id));
+  // Others stood in for the buffers, which have kept what they were.
+  Training replaced = recomputing(3, 3);
+  for (const char* slot : {"buffer:running_mean", "buffer:num_batches_tracked"})
+    replaced.at(1, "norm", slot, Phase::kRecompute).value.storage = 9;
+  CHECK(silent(replaced, id));
   // The forward pass leaves them as they are.
   Training once = recomputing(3, 3);
   once.erase(1, "norm", "buffer:running_mean", Phase::kForward)
