@@ -110,10 +110,10 @@ bool define(Surrounded& of, size_t index, PyObject* original, PyObject* owner) {
   const std::string name = text_of(original, "__name__");
   std::string doc = text_of(original, "__doc__");
   // From which inspect makes the signature of a builtin.
-  if (has_code(original)) {
-    doc =
-        name + (is_method ? "($self, /, *args, **kwargs)" : "(*args, **kwargs)") + "\n--\n\n" + doc;
-  }
+  std::string signature = text_of(original, "__text_signature__");
+  if (has_code(original))
+    signature = is_method ? "($self, /, *args, **kwargs)" : "(*args, **kwargs)";
+  if (!signature.empty()) doc = name + signature + "\n--\n\n" + doc;
   of.name = strdup(name.c_str());
   of.doc = doc.empty() ? nullptr : strdup(doc.c_str());
   const Builtin function = (is_method ? kMethods : kFunctions)[index];

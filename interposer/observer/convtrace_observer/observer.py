@@ -106,7 +106,7 @@ class Observer(State):
                 part.install()
             except Exception as error:  # a torch that we do not know: the other parts still work
                 self.failed("%s hooks" % type(part).__name__, error)
-        self._wrap_exit()
+        self._watch_exit()
         atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -232,24 +232,21 @@ class Observer(State):
         worker = sys.modules.get("torch.utils.data._utils.worker")
         return getattr(worker, "_worker_info", None) is not None
 
-    def _wrap_exit(self):
+    def _watch_exit(self):
         """os._exit runs no handler of the process's exit. Scripts call it where a library would hang
         at the end, and multiprocessing in each child that it forked."""
-        original = os._exit
+        home = sys.modules.get(os._exit.__module__)  # posix, by which it is pickled
+        self._replaced.surround(self, home, "_exit", self._exits)
+        self._replaced.set(os, "_exit", home._exit)
 
-        @functools.wraps(original)
-        def _exit(*args, **kwargs):
-            try:
-                if self._begun and self.active:
-                    self._tell_last()
-                    status, = args or kwargs.values()
-                    self._finish(str(status & 0xff))
-            except Exception:
-                pass
-            original(*args, **kwargs)
-
-        _exit.__module__ = "os"  # by which it is pickled
-        self._replaced.set(os, "_exit", _exit)
+    def _exits(self, args, named):
+        try:
+            if self._begun and self.active:
+                self._tell_last()
+                status, = args or named.values()
+                self._finish(str(status & 0xff))
+        except Exception as error:
+            signals.let_pass(error)
 
     def _program_ends(self):
         """After an interrupt Python ends itself by the signal, and the engine's own handler of the

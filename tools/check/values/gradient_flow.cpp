@@ -58,6 +58,7 @@ class GradientFlow : public Check {
       if (known.frozen || is_foreign(around.names.text(entry.first.name))) continue;
       // A module that is called before the model that contains it has another name then.
       if (known.updates == 0 && updated.contains(known.last.storage)) continue;
+      if (known.last.stats.count == 0) continue;  // it has no element
       if (known.steps_called >= kLeastSteps && ledger_.any_gradient) look("no-gradient");
       if (known.motions > 0 || known.pushes >= kLeastSteps) look("no-motion");
       if (known.updates == 0) {

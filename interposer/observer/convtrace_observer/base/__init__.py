@@ -19,6 +19,8 @@ def mode_of(module, otherwise):
     known = own(module, "__dict__").get("training")
     if known is not None:
         return known
-    if contents.found_in(type(module), "training") is not None:  # a property of the program
+    found = contents.found_in(type(module), "training")
+    of_torch = type(found) is property and (getattr(found.fget, "__module__", None) or "").startswith("torch.")
+    if found is not None and not of_torch:  # a property of the program; that of a compiled module asks the original
         return otherwise
     return getattr(module, "training", otherwise)

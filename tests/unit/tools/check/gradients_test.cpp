@@ -43,6 +43,15 @@ TEST_CASE("check no-gradient: a parameter of a called module has none", "[check]
   Training unused = detached;
   for (uint32_t step = 0; step < 3; ++step) unused.at(step, "fc1", "output:0").values[0] += 1;
   CHECK(found(unused) == List{{"no-gradient", Severity::kHint, 0, "fc1", "param:weight"}});
+  // What has no element has no gradient to miss.
+  Training empty = without_gradient(3);
+  for (uint32_t step = 0; step < 3; ++step)
+    for (const char* slot : {"param:weight", "param:bias"})
+      for (Entry& entry : empty.entries)
+        if (!entry.value.values.empty() && entry.step == step && entry.value.scope == "fc1" &&
+            entry.value.slot == slot)
+          entry.value.values.clear();
+  CHECK(silent(empty, "no-gradient"));
   // Zeros are none, of a bias a hint.
   Training zeros = training(3);
   for (uint32_t step = 0; step < 3; ++step)
