@@ -239,7 +239,7 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
 
 TEST_CASE("overwritten: a view with other strides reads other bytes in its order",
           "[judge][overwritten]") {
-  for (const uint64_t strides : {0, 7}) {
+  for (const uint64_t strides : {uint64_t{0}, uint64_t{7}}) {
     Program p;
     p.value(Phase::kForward, "conv", "", "output:0", 5);
     p.layout = strides;
