@@ -124,7 +124,8 @@ TEST_CASE("check story: epochs of equal batches, and a shorter last group", "[ch
   CHECK(kinds == std::vector<std::pair<StoryEvent::Kind, uint32_t>>{
                      {StoryEvent::Kind::kShortGroup, 2}, {StoryEvent::Kind::kEpochs, 3}});
   // Other batches, and as many losses in each step.
-  for (const StoryEvent& event : story_of(checked(training(9))).events)
+  const CheckResult other = checked(training(9));
+  for (const StoryEvent& event : story_of(other).events)
     CHECK(event.kind < StoryEvent::Kind::kEpochs);
 }
 
