@@ -61,6 +61,10 @@ std::string counted(uint64_t value, std::string_view noun) {
   return count_text(value) + ' ' + std::string(noun) + (value == 1 ? "" : "s");
 }
 
+std::string module_text(std::string_view scope) {
+  return scope.empty() ? "the root module" : "module " + std::string(scope);
+}
+
 std::string status_text(const Status& status) {
   // The system's own words say more than "input/output error".
   if (status.code == StatusCode::kIoError && status.detail != 0) {

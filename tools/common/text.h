@@ -25,6 +25,8 @@ namespace convtrace::tools {
 [[nodiscard]] std::string count_text(uint64_t value);
 /// @return "1 step", "2 steps".
 [[nodiscard]] std::string counted(uint64_t value, std::string_view noun);
+/// @return "module h.0.mlp" or "the root module"; not escaped.
+[[nodiscard]] std::string module_text(std::string_view scope);
 /// @return one line about an error: the text of its code, the place, and errno's text if `detail`
 /// is an errno.
 [[nodiscard]] std::string status_text(const Status& status);

@@ -5,9 +5,10 @@
 /// moves twice, a gradient contains the other's, an average is of both.
 /// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error needs
 /// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
-/// in the step before, or that lies in one memory of two storages, by a module that a gradient passed; a state by one write for each owner in a
-/// step of an optimizer of torch, or by two optimizers that write it in turn. A state that holds
-/// what came before, by its name, and lies in the memory of a parameter, is a warning.
+/// in the step before, or that lies in one memory of two storages, by a module that a gradient
+/// passed; a state by one write for each owner in a step of an optimizer of torch, or by two
+/// optimizers that write it in turn. A state that holds what came before, by its name, and lies in
+/// the memory of a parameter, is a warning.
 /// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
 /// its right, unless clipping multiplies them; zeros; numbers that all parameters count with.
 /// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain

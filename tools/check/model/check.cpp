@@ -16,8 +16,7 @@ std::string parameter_name(const format::Definitions& names, const Parameter& pa
 }
 
 std::string module_name(const format::Definitions& names, format::StringId scope) {
-  const std::string_view name = names.text(scope);
-  return name.empty() ? "the root module" : "module " + std::string(name);
+  return tools::module_text(names.text(scope));
 }
 
 Finding about(std::string_view id, Severity severity, const Surroundings& around, uint32_t step,

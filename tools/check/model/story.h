@@ -44,7 +44,7 @@ struct StoryEvent {
     kShortGroup,  ///< fewer backward passes than in other steps
   };
   Kind kind = Kind::kSpike;
-  Series series = Series::kLoss;  ///< of the first four
+  Series series = Series::kLoss;  ///< of a rise
   uint32_t step = 0;
   std::optional<uint32_t> until{};  ///< back in this step; not finite in it; the last of an epoch
   double before = 0, value = 0;     ///< the largest near before it; the largest of the event
@@ -52,6 +52,9 @@ struct StoryEvent {
   std::string slot{};
   uint64_t count = 0;  ///< how many of the kind; steps of an epoch; backward passes of a group
   std::string text{};  ///< one sentence
+
+  /// Whether it is one of the first four kinds, a rise of a series.
+  [[nodiscard]] bool is_rise() const { return kind < Kind::kEpochs; }
 };
 [[nodiscard]] constexpr std::string_view to_string(StoryEvent::Kind kind) {
   constexpr std::string_view kNames[] = {"spike",      "jump",   "blow-up",

@@ -93,7 +93,7 @@ void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
       << curve.scale() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
       << "\" width=\"100%\" height=\"" << kHeight << "\" preserveAspectRatio=\"none\">\n";
   for (const StoryEvent& event : story.events) {
-    if (event.kind >= StoryEvent::Kind::kEpochs || event.series != titled.series) continue;
+    if (!event.is_rise() || event.series != titled.series) continue;
     const std::string x = coordinates(curve.x(event.step), 0);
     const std::string at = x.substr(0, x.find(','));
     out << "<line x1=\"" << at << "\" x2=\"" << at << "\" y1=\"0\" y2=\"" << kHeight

@@ -84,7 +84,7 @@ std::vector<std::pair<std::string, std::string>> story_lines(const CheckResult& 
   bool not_finite = false;
   for (const Series series : {Series::kLoss, Series::kNorm, Series::kUpdate}) {
     const auto first = std::ranges::find_if(story->events, [series](const StoryEvent& event) {
-      return event.kind < StoryEvent::Kind::kEpochs && event.series == series;
+      return event.is_rise() && event.series == series;
     });
     if (first == story->events.end()) {
       const std::string range = range_text(*story, series);
@@ -99,13 +99,13 @@ std::vector<std::pair<std::string, std::string>> story_lines(const CheckResult& 
                   rank + quiet + " in steps " + std::to_string(story->steps.front().step) + " to " +
                       std::to_string(story->steps.back().step));
   for (const StoryEvent& event : story->events) {
-    const bool rise = event.kind < StoryEvent::Kind::kEpochs;
+    const bool rise = event.is_rise();
     if (rise && told[static_cast<size_t>(event.series)]++ != 0) continue;
     // What is not finite makes all that follows so.
     const bool bad = event.kind == StoryEvent::Kind::kNotFinite;
     if (bad && std::exchange(not_finite, true)) continue;
     const auto more = std::ranges::count_if(story->events, [&](const StoryEvent& other) {
-      return rise && other.kind < StoryEvent::Kind::kEpochs && other.series == event.series;
+      return rise && other.is_rise() && other.series == event.series;
     });
     lines.emplace_back(label_of(std::string(to_string(event.kind))),
                        tools::escape_text(event.text) +
@@ -127,7 +127,7 @@ Json story_json(const Story& story) {
     json["steps"].push_back(std::move(row));
   }
   for (const StoryEvent& event : story.events) {
-    const bool rise = event.kind < StoryEvent::Kind::kEpochs;
+    const bool rise = event.is_rise();
     json["events"].push_back({{"kind", to_string(event.kind)},
                               {"of", rise ? Json(to_string(event.series)) : Json()},
                               {"step", event.step},

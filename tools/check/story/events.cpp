@@ -14,14 +14,11 @@ namespace {
 using Steps = std::vector<StoryStep>;
 using Marks = std::vector<StepMarks>;
 using EventKind = StoryEvent::Kind;
+using tools::module_text;
 
 constexpr std::string_view kTold[] = {"the loss", "the gradient norm", "the size of the updates"};
 
 std::string step_text(uint32_t step) { return "step " + std::to_string(step); }
-
-std::string module_text(const std::string& scope) {
-  return scope.empty() ? "the root module" : "module " + scope;
-}
 
 std::string size_text(const StoryEvent& event, double value) {
   const bool share = event.series == Series::kUpdate && value < 10;

@@ -43,17 +43,16 @@ uint32_t divisor_of(const StepValues& step, const Surroundings& around) {
 }  // namespace
 
 bool StoryTeller::Past::rises(float size) {
-  constexpr uint32_t kPast = 3;
   constexpr float kTimesPast = 2;
   bool rose = false;
   if (seen >= 2) {
-    float top = last[(seen - 1) % kPast];
-    for (uint32_t i = 0; i < std::min(seen, kPast); ++i) top = std::max(top, last[i]);
+    float top = last[(seen - 1) % kSteps];
+    for (uint32_t i = 0; i < std::min(seen, kSteps); ++i) top = std::max(top, last[i]);
     rose = size - top > kTimesPast * largest_change && size - top > std::log(1.25F);
   }
   if (seen >= 1 && !rose)
-    largest_change = std::max(largest_change, std::abs(size - last[(seen - 1) % kPast]));
-  last[seen++ % kPast] = size;
+    largest_change = std::max(largest_change, std::abs(size - last[(seen - 1) % kSteps]));
+  last[seen++ % kSteps] = size;
   return rose;
 }
 

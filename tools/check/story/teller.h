@@ -40,7 +40,8 @@ class StoryTeller {
  private:
   /// How large a module's value was, as a logarithm.
   struct Past {
-    float last[3]{};
+    static constexpr uint32_t kSteps = 3;
+    float last[kSteps]{};
     float largest_change = 0;
     uint32_t seen = 0;
 

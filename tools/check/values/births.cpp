@@ -121,9 +121,8 @@ class Births : public Check {
                                  std::to_string(reached.seq));
     }
     if (story.ended)
-      finding.evidence.push_back(
-          "that of " + place_of(around, step.values[*story.ended]) + " before it does not leave " +
-          (story.ended_in.empty() ? "the root module" : "module " + story.ended_in));
+      finding.evidence.push_back("that of " + place_of(around, step.values[*story.ended]) +
+                                 " before it does not leave " + tools::module_text(story.ended_in));
     report(std::move(finding));
   }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tools/common/escape.h"
+#include "tools/common/text.h"
 
 namespace convtrace::tools {
 namespace {
@@ -31,8 +32,8 @@ std::string code_text(const std::string& scope, const std::string& op, const Fac
   };
   const std::string path = value("class"), forward = value("forward"), call = value("call");
   if (path.empty() && forward.empty() && op.empty()) return "";
-  std::string text = "Its code: " + (op.empty() ? "" : "op " + op + ", in ") +
-                     (scope.empty() ? "the root module" : "module " + scope);
+  std::string text =
+      "Its code: " + (op.empty() ? "" : "op " + op + ", in ") + tools::module_text(scope);
   std::string inside = path.substr(path.rfind('.') + 1);
   if (!forward.empty()) inside += (inside.empty() ? "" : ", ") + forward;
   if (!call.empty()) inside += (inside.empty() ? "called at " : ", called at ") + call;

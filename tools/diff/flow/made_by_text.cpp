@@ -1,13 +1,12 @@
 #include <algorithm>
 
+#include "tools/common/text.h"
 #include "tools/diff/flow/made_by.h"
 
 namespace convtrace::diff {
 namespace {
 
-std::string module_text(const std::string& scope) {
-  return scope.empty() ? "the root module" : "module " + scope;
-}
+using tools::module_text;
 
 std::string listed(const std::vector<std::string>& parts, const std::string& between = ", ") {
   std::string text;

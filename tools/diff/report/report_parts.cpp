@@ -66,7 +66,7 @@ std::string origin_text(const FindingReport& finding) {
 }
 
 bool is_shown(const RootReport& root, format::Phase phase, Shown shown) {
-  return root.before[static_cast<size_t>(phase)] == shown;
+  return root.before[index_of(phase)] == shown;
 }
 
 /// What agrees in the two phases before the root's, as far as it was compared: "forward and loss agree,

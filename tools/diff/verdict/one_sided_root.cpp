@@ -103,8 +103,8 @@ std::string calls_text(std::span<const ValueRecord> values, std::span<const uint
   const auto times = [&](bool here) {
     return tools::counted(static_cast<uint64_t>(here ? calls : calls - more), "time");
   };
-  return (scope.empty() ? "the root module" : "module " + scope) + " is called " + times(in_base) +
-         " in the baseline, " + times(!in_base) + " in the candidate";
+  return tools::module_text(scope) + " is called " + times(in_base) + " in the baseline, " +
+         times(!in_base) + " in the candidate";
 }
 
 /// @return a root if both runs clip, to unlike norms, gradients that agree until then.

@@ -1,6 +1,7 @@
 #pragma once
 /// @file one_sided_root.h
-/// Roots that are no difference between two values: one run calls, passes back or clips more than the other.
+/// Roots that are no difference between two values: one run calls, passes back or clips more than
+/// the other.
 ///
 /// Place:    rank_diff.h asks these beside root.h.
 /// Threads:  pure functions.
@@ -15,7 +16,8 @@
 namespace convtrace::diff {
 
 /// @param ignored  values that cannot be the root, here and below.
-/// @return a root if the runs clip gradients to norms further apart than those of updates may be, or only one does.
+/// @return a root if the runs clip gradients to norms further apart than those of updates may be,
+/// or only one does.
 [[nodiscard]] std::optional<RootReport> report_clipping(const StepPair& pair,
                                                         const std::optional<RootChoice>& before,
                                                         Tolerances& ignored,
@@ -29,7 +31,8 @@ namespace convtrace::diff {
     const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
     const PairReporter& reporter);
 
-/// @return a root if one run passes back more often in the step, and the known root is behind the first such pass.
+/// @return a root if one run passes back more often in the step, and the known root is behind the
+/// first such pass.
 [[nodiscard]] std::optional<RootReport> report_more_passes(const StepPair& pair,
                                                            const RootChoice& choice,
                                                            Tolerances& ignored,

@@ -1,8 +1,8 @@
 #pragma once
 /// @file other_forms.h
-/// Handles inputs that have another form in the other run: another type or shape, such as a float mask that
-/// became boolean, or labels that were padded. The report lists them. The outputs of the calls that took such an input decide
-/// whether it matters.
+/// Handles inputs that have another form in the other run: another type or shape, such as a float
+/// mask that became boolean, or labels that were padded. The report lists them. The outputs of the
+/// calls that took such an input decide whether it matters.
 ///
 /// Place:    rank_diff.h, after the last comparison of a step.
 /// Threads:  pure functions.

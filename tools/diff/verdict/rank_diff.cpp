@@ -307,7 +307,7 @@ std::array<Shown, kPhaseCount> RankDiff::shown_before(const StepPair& pair, uint
     const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
     const Class verdict = pair.comparisons[m].verdict;
     if (is_state || is_taken || verdict == Class::kBitDifference) continue;
-    Shown& of_phase = shown[std::min(static_cast<size_t>(record.key.phase), kPhaseCount - 1)];
+    Shown& of_phase = shown[index_of(record.key.phase)];
     of_phase = std::max(of_phase, verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual);
   }
   return shown;

@@ -10,7 +10,7 @@ StepSummary summary_of(const StepRecords& base, const StepRecords& cand, const A
   for (size_t m = 0; m < comparisons.size(); ++m) {
     const ValueRecord& a = base.values[alignment.matches[m].base];
     const ValueRecord& b = cand.values[alignment.matches[m].cand];
-    Class& worst = summary.worst[std::min(static_cast<size_t>(a.key.phase), kPhaseCount - 1)];
+    Class& worst = summary.worst[index_of(a.key.phase)];
     worst = std::max(worst, comparisons[m].verdict);
     if (a.capture == format::Capture::kHash || b.capture == format::Capture::kHash) continue;
     if (a.kind == SlotKind::kLoss && !summary.base_loss) {

@@ -7,6 +7,7 @@
 /// Source:   the usual guide for matching two training runs: loss of the first step tests forward,
 ///           its gradient norms backward, the loss of the next step the optimizer.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -19,6 +20,10 @@
 namespace convtrace::diff {
 
 inline constexpr size_t kPhaseCount = 8;
+/// @return the place of a phase in a list of them; later ones share the last.
+[[nodiscard]] constexpr size_t index_of(format::Phase phase) {
+  return std::min(static_cast<size_t>(phase), kPhaseCount - 1);
+}
 /// Later steps of longer runs have no summary.
 inline constexpr size_t kMaxSummaries = 100'000;
 

@@ -3,13 +3,12 @@
 What the program gives a clipping function is looked at where that runs nothing of the program's: a tensor, a list, a tuple,
 and what Module.parameters() gave while nobody has begun to read it. Anything else may give its parameters once, in another
 order each time, or do things meanwhile: it is left alone, and the list that clip_grad_norm_ makes of it is looked at."""
-import functools
 import inspect
 import sys
 import threading
 import types
 
-from ..base import engine, frames, own, replaced
+from ..base import engine, own, replaced
 
 _CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
@@ -46,46 +45,27 @@ class Clipping:
         self._replaced.put_back()
 
     def _wrap(self, original):
-        observer = self._observer
-
-        @frames.unseen
-        @functools.wraps(original)
-        def clip(*args, **kwargs):
-            if observer.is_compiling():
-                return original(*args, **kwargs)
-            try:
-                if observer.is_tracing() or not observer.capture:
-                    return original(*args, **kwargs)
-                self._look(args[0] if args else kwargs.get("parameters"))
-                norm = original(*args, **kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
-            finally:
-                self._unknown.discard(threading.get_ident())
-            given = args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm")
-            self._after(norm if norm is not None else given)
-            return norm
-
-        return clip
+        return replaced.framed(self._observer, original, self._begins, self._ended)
 
     def _wrap_inner(self, original):
+        return replaced.framed(self._observer, original, self._has_list)
+
+    def _begins(self, args, kwargs):
         observer = self._observer
+        if observer.is_compiling() or observer.is_tracing() or not observer.capture:
+            return None
+        kwargs = kwargs or {}
+        self._look(args[0] if args else kwargs.get("parameters"))
+        return (args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm"),)
 
-        @frames.unseen
-        @functools.wraps(original)
-        def clip(*args, **kwargs):
-            if observer.is_compiling():
-                return original(*args, **kwargs)
-            try:
-                if args and threading.get_ident() in self._unknown:
-                    self._look(args[0])
-                return original(*args, **kwargs)
-            except BaseException as error:
-                frames.hide(error)
-                raise
+    def _ended(self, state, norm, raised):
+        self._unknown.discard(threading.get_ident())
+        if not raised:
+            self._after(norm if norm is not None else state[0])
 
-        return clip
+    def _has_list(self, args, kwargs):
+        if args and threading.get_ident() in self._unknown and not self._observer.is_compiling():
+            self._look(args[0])
 
     def _look(self, parameters):
         """At what a clipping function was given."""
