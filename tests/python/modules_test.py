@@ -218,6 +218,125 @@ class Names(ObservedTest):
         self.assertEqual({scope for scope, _, _ in self.calls(phase="optimizer")}, {"0"})
 
 
+class Lit(nn.Module):
+    """As Lightning's modules: its forward may never run."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Module()
+        self.encoder.stem = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.encoder.forward = lambda x: self.encoder.stem(x)
+        self.decoder = nn.Sequential(nn.Linear(4, 4))
+        self.shift = nn.Parameter(torch.zeros(4))
+
+    def __getattribute__(self, name):
+        if name in ("loud", "__class__"):
+            raise AssertionError("%s was asked for" % name)
+        return super().__getattribute__(name)
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+    def training_step(self, x):
+        return (lambda: self.decoder(self.encoder(x)) + self.shift)()
+
+
+class Trainer:
+    def __init__(self, **held):
+        vars(self).update(held)
+
+    def step(self, x, *names):
+        for name in names:
+            x = _passed_on(getattr(self, name), x)
+        return x
+
+    def __eq__(self, other):
+        raise AssertionError("compared")
+
+    __hash__ = None
+
+
+def _passed_on(module, x):
+    return module(x)
+
+
+def _layers(*widths):
+    return nn.Sequential(*(nn.Linear(a, b) for a, b in zip(widths, widths[1:])))
+
+
+class Holders(ObservedTest):
+    """Names of modules that are called without their root."""
+
+    LIT = ["encoder", "encoder.stem", "encoder.stem.0", "encoder.stem.1", "decoder", "decoder.0"]
+
+    def scopes(self):
+        return [scope for scope, _ in self.entered()]
+
+    def test_they_are_those_of_the_module_whose_method_runs(self):
+        model = Lit()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model.training_step(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        self.assertEqual(self.scopes(), self.LIT)
+        self.assertIn(("", 0, "param:shift"), self.calls(phase="optimizer"))
+        self.assertIn(("decoder.0", 0, "param:weight"), self.calls(phase="forward"))  # its first values
+
+    def test_they_are_the_same_when_the_root_was_called_first(self):
+        model = Lit()
+        with torch.no_grad():
+            model(torch.randn(2, 4))
+        self.fake.messages.clear()
+        model.training_step(torch.randn(2, 4))
+        self.assertEqual(self.scopes(), self.LIT)
+
+    def test_several_models_of_an_object_go_by_its_attributes(self):
+        for names in ("G", "D"), ("D", "G"):
+            self.fake.messages.clear()
+            self.observer.names.clear()  # as in a program of its own
+            trainer = Trainer(G=_layers(4, 8, 4), D=_layers(4, 4), loss=nn.Tanh())
+            trainer.step(torch.randn(2, 4), *names, "loss")
+            self.assertEqual(sorted(self.scopes()), ["D", "D.0", "G", "G.0", "G.1", "Tanh"])
+
+    def test_a_part_of_a_model_that_an_object_holds_has_the_models_names(self):
+        trainer = Trainer(model=_layers(4, 4, 4))
+        trainer.step(torch.randn(2, 4), "model")
+        whole = self.scopes()
+        self.fake.messages.clear()
+        self.observer.names.clear()
+
+        class Parts(Trainer):
+            def step(self, x):
+                return self.model[1](self.model[0](x))
+
+        Parts(model=_layers(4, 4, 4)).step(torch.randn(2, 4))
+        self.assertEqual([""] + self.scopes(), whole)
+
+    def test_one_model_and_its_copies_and_models_in_a_list_are_named_by_class(self):
+        model = _layers(4, 4)
+        trainer = Trainer(model=model, average=copy.deepcopy(model), many=[_layers(4, 8), _layers(4, 8)])
+        trainer.step(torch.randn(2, 4), "model", "average")
+        trainer.many[0](torch.randn(2, 4))
+        self.assertEqual(self.scopes(), ["", "0", "Sequential#2", "Sequential#2.0", "Sequential#3", "Sequential#3.0"])
+
+    def test_two_objects_with_one_attribute_are_numbered(self):
+        for _ in range(2):
+            Trainer(actor=_layers(4, 4), critic=_layers(4, 1)).step(torch.randn(2, 4), "actor", "critic")
+        self.assertEqual([scope for scope in self.scopes() if "." not in scope], ["actor", "critic", "actor#2", "critic#2"])
+
+    def test_a_look_at_the_stack_keeps_no_object_alive(self):
+        class Runs(Trainer):
+            def step(self, x):
+                passing = nn.Linear(4, 4)
+                seen = weakref.ref(passing)
+                known = locals()
+                before = set(known)
+                nn.Linear(4, 4)(x)
+                del passing, known["passing"]
+                return seen(), before == {*known, "passing"}
+
+        self.assertEqual(Runs().step(torch.randn(2, 4)), (None, True))
+
+
 class Slot(ObservedTest):
     def test_the_slot_names_the_running_module_and_is_restored(self):
         seen = []

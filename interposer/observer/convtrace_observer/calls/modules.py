@@ -10,7 +10,7 @@ import functools
 import sys
 
 from ..base import engine, frames, mode_of, own, spent, values
-from . import gradients, lent_inputs, naming, padding
+from . import gradients, holders, lent_inputs, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
@@ -24,6 +24,7 @@ class ModuleCalls:
         self._wrapper = None
         self._code = None  # of the wrapper
         self._slots = {}
+        self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
         self._needed = lent_inputs.NeededMemory(observer, torch)
         self._gradients = torch.is_grad_enabled
@@ -192,9 +193,12 @@ class ModuleCalls:
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
             return None
-        first = entry is None
+        first, root = entry is None, module
         if first:
-            entry = observer.names.add_root(module)
+            root, attribute = self._holders.of(module)
+            entry = observer.names.add_root(root, attribute)
+            if root is not module:
+                entry = observer.names.entry(module)
         outer = thread.after_root = thread.slot[1]
         if self.in_backward():  # an activation checkpoint
             thread.slot[1] = _RECOMPUTE
@@ -222,9 +226,9 @@ class ModuleCalls:
                 self.lent.note(entry.place, args, kwargs)
                 self._needed.note(entry.place, module)
             if first or entry.unrecorded:
-                entry.unrecorded = observer.optimizers.record_initial(thread, module)
+                entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:
-                self._record_initial_buffers(thread, module)
+                self._record_initial_buffers(thread, root)
         return entry
 
     def _running(self, entry):

@@ -1,8 +1,9 @@
 """Which name each module and parameter has: its path from the root, as named_modules() gives it.
 
-A module that is called while no other is running is a root; its tree is walked once. The first with
-parameters, and whatever contains it, has no name of its own: its children are "encoder", "decoder". A
-further one goes by its class: "Discriminator.encoder", "Discriminator#2.encoder".
+A module that is called while no other is running is a root, or part of one that an object holds (holders.py); the tree
+of the root is walked once. The first with parameters, and whatever contains it, has no name of its own: its children are
+"encoder", "decoder". A further one goes by its class: "Discriminator.encoder", "Discriminator#2.encoder"; one of several
+that an object holds by its attribute: "disc.encoder".
 
 Names of two programs must be comparable, so wrappers that only hold one module (DDP, FSDP, torch.compile,
 checkpoint) do not appear in them: the wrapper itself takes the place of what it holds.
@@ -120,6 +121,13 @@ def _inner_name(module):
     return None
 
 
+def unwrapped(module):
+    """The module that others may only wrap."""
+    while (name := _inner_name(module)) is not None:
+        module = own(module, "_modules")[name]
+    return module
+
+
 def walk(module, name=""):
     """(name, module, wrapper) of the tree, parents first, each module once under its first name."""
     seen = set()
@@ -169,7 +177,7 @@ class Names:
         self._observer = observer
         self._places = {}
         self._first = None  # Entry of the root that has no name
-        self._roots_of_class = {}
+        self._roots_of_kind = {}
         self.entries = {}  # id(module) -> Entry, of another module if the token differs; read at every module call
         self.owners = {}  # id(parameter) -> Owner
         self._most_entries, self._most_owners = _SWEPT_FIRST, _SWEPT_FIRST  # before those that are gone are looked for
@@ -178,7 +186,7 @@ class Names:
     def clear(self):
         self._places.clear()
         self._first = None
-        self._roots_of_class.clear()
+        self._roots_of_kind.clear()
         self.entries.clear()
         self.owners.clear()
 
@@ -202,21 +210,21 @@ class Names:
         self._forget_dead_modules()
         return self.entries
 
-    def add_root(self, module):
-        """Names the tree of a module that was called at top level.
+    def add_root(self, module, attribute=None):
+        """Names the tree of a module that was called at top level, or has a part that was.
+        @param attribute  by which it goes, or None
 
         A tree that contains an earlier root (an encoder tried alone before the whole model) gives
         that one its longer name; a module that two roots share keeps its first.
         """
         self._observer.walk += 1
         tree = {id(child): child for _, child, _ in walk(module)}
-        inner = module
-        while (name := _inner_name(inner)) is not None:
-            inner = inner._modules[name]
+        inner = unwrapped(module)
+        kind = attribute or type(inner).__name__
         learns = any(one is not None for child in tree.values() for one in own(child, "_parameters").values())
-        number = self._number(type(inner).__name__) if learns else None
+        number = self._number(kind) if learns else None
         is_first, root = self._first is None or _is_in(tree, self._first), None
-        name = "" if is_first else self._root_name(inner, number)
+        name = "" if is_first and not attribute else self._root_name(inner, kind, number)
         for child_name, child, wrapper in list(walk(module, name)):
             entry = self.entry(child)
             if entry is None or _is_in(tree, entry.root):
@@ -226,16 +234,16 @@ class Names:
             self._first = self.entry(inner)
         return root
 
-    def _root_name(self, module, number):
-        """What a further root is called. `number`: among those of its class, if it has parameters: what has none (a
-        criterion, a transform made anew in each step) is not numbered."""
-        known, kind = self.entry(module), type(module).__name__
+    def _root_name(self, module, kind, number):
+        """What a root with a name is called. `number`: among those of its kind, a class or an attribute, if it has
+        parameters: what has none (a criterion, a transform made anew in each step) is not numbered."""
+        known = self.entry(module)
         if known is not None:
             return known.place.name  # it was called without its wrapper, or in another
         return kind if number in (None, 1) else "%s#%s" % (kind, number)
 
     def _number(self, kind):
-        """Of one more root of a class. Whether an earlier one still lives does not matter: two runs collect their garbage at
+        """Of one more root of a kind. Whether an earlier one still lives does not matter: two runs collect their garbage at
         other times."""
         if len(self._places) >= _MAX_PLACES:
             if not self._ended:
@@ -243,7 +251,7 @@ class Names:
                 self._observer.say(engine.WARNING, "CT-1305 %d modules have names; further models of a class are one, CLASS#more"
                                    % len(self._places))
             return "more"
-        number = self._roots_of_class[kind] = self._roots_of_class.get(kind, 0) + 1
+        number = self._roots_of_kind[kind] = self._roots_of_kind.get(kind, 0) + 1
         return number
 
     def add_called(self, module, caller, parent):

@@ -1,0 +1,99 @@
+"""Which object holds a module that is called while no other is running.
+
+A program may call parts of a model without the model itself: Lightning's `training_step` calls `self.encoder(x)`, a
+trainer of a GAN `self.G(z)`. The model is then an object whose method is running: a module whose tree has the called one
+(of several the outermost, as its `named_modules()` has all of them), or an object of another kind with an attribute that
+does. Where such an object has several models, each is named by its attribute; copies of one model (an average, a target
+network) count once, so that a trainer of one model names its layers as if the model had been called in a function.
+
+What objects hold is read as base/contents.py says, and nothing of it is kept. Looked at is the first call of a root
+without a name, and of a class whose modules were not found this often no further one.
+"""
+from ..base import callers, contents
+from . import naming
+
+_MOST_FRUITLESS = 16
+_CONTAINERS = ("ModuleList", "ModuleDict")  # of models that are called by themselves
+
+
+class Holders:
+    def __init__(self, torch):
+        self._kind = torch.nn.Module
+        self._containers = tuple(getattr(torch.nn, name) for name in _CONTAINERS)
+        self._fruitless = {}  # class -> how many of its modules were in no object
+
+    def of(self, module):
+        """@return the root that a called module is part of, maybe itself, and the attribute by which it goes, or None"""
+        kind = type(module).__name__
+        if self._fruitless.get(kind, 0) >= _MOST_FRUITLESS:
+            return module, None
+        root, attribute, found = module, None, None
+        selves = callers.selves()
+        for one in selves:
+            if issubclass(type(one), self._kind) and id(root) in (self._tree(one) or ()):
+                root = one
+        for one in selves:
+            if not issubclass(type(one), self._kind):
+                found = self._in_attributes(one, root)
+                if found is not None:
+                    root, attribute = found
+                    break
+        if root is module and found is None:
+            self._fruitless[kind] = self._fruitless.get(kind, 0) + 1
+        return root, attribute
+
+    def _in_attributes(self, holder, module):
+        """(root, attribute or None) of a module that an object holds; None if it does not."""
+        models = {}
+        for name, one in contents.items(contents.attributes(holder)):
+            if type(name) is str and issubclass(type(one), self._kind):
+                tree = self._tree(one)
+                if tree is not None:
+                    models[name] = one, tree
+        having = [name for name, (_, tree) in models.items() if id(module) in tree]
+        if not having:
+            return None
+        name = max(having, key=lambda name: (not self._is_container(models[name][0]), len(models[name][1])))
+        root, tree = models[name]
+        if not _learns(tree) or self._is_container(root) or len(self._unlike(models)) < 2:
+            return root, None
+        return root, name
+
+    def _is_container(self, module):
+        return issubclass(type(module), self._containers)
+
+    def _unlike(self, models):
+        """What each model is, of those that have weights, are no part of another and no container."""
+        kinds, seen = set(), set()
+        for model, tree in sorted(models.values(), key=lambda found: -len(found[1])):
+            if not self._is_container(model) and _learns(tree) and seen.isdisjoint(tree):
+                seen.update(tree)
+                kinds.add(tuple(map(_kind_of, self._tree(naming.unwrapped(model)).values())))
+        return kinds
+
+    def _tree(self, module):
+        """{id: module} of a tree, parents first; None if one of its modules is not set up, or keeps others in its own way."""
+        tree, pending = {}, [module]
+        while pending:
+            one = pending.pop()
+            if id(one) in tree:
+                continue
+            held = contents.attributes(one)
+            children = held.get("_modules")
+            if not (issubclass(type(children), dict) and issubclass(type(held.get("_parameters")), dict)
+                    and "_buffers" in held):
+                return None
+            tree[id(one)] = one
+            pending.extend(child for _, child in reversed(contents.items(children)) if issubclass(type(child), self._kind))
+        return tree
+
+
+def _learns(tree):
+    return any(parameter is not None for module in tree.values()
+               for _, parameter in contents.items(contents.attribute(module, "_parameters")))
+
+
+def _kind_of(module):
+    """Class and sizes of a module, which a copy of it has, too."""
+    sizes = (item for item in contents.items(contents.attributes(module)) if type(item[1]) is int)
+    return type(module), tuple(item for item in sizes if type(item[0]) is str)
