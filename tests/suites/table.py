@@ -76,7 +76,6 @@ SUITES = {
         "ggn", "hessian", "jacobian", "fisher", "gradient_moments")), ("scipy==1.17.1", "einops==0.8.2", "unfoldnd==0.2.3", "einconv==0.1.0",
                                                                        "linear-operator==0.6.1", "opt-einsum==3.4.0", "requests==2.34.2"),
                         ("curvlinops-for-pytorch==3.0.1", "backpack-for-pytorch==1.7.1", VISION)),
-    "e3nn": Suite("sdist", "e3nn==0.6.0", ("tests",)),
 }
 
 
