@@ -328,6 +328,28 @@ TEST_CASE("births: of a multiple the factor is told", "[diff][births]") {
   CHECK(diff::factor_text(compared(kEqual, other).root->record).empty());
 }
 
+TEST_CASE("births: the factor of scalars is told where all calls of a place have it",
+          "[diff][births]") {
+  const auto losses = [](double factor, double last, size_t calls) {
+    Run run = kEqual;
+    for (size_t i = 0; i < calls; ++i) {
+      const double loss = (0.3 + 0.1 * static_cast<double>(i)) * (i + 1 == calls ? last : factor);
+      run.add({.step = 0,
+               .phase = Phase::kLoss,
+               .slot = "loss",
+               .call = static_cast<uint32_t>(i),
+               .values = {static_cast<float>(loss)}});
+    }
+    return run;
+  };
+  const auto told = [&](double factor, double last, size_t calls) {
+    return diff::factor_text(*compared(losses(1, 1, calls), losses(factor, last, calls)).root);
+  };
+  CHECK(told(8, 8, 4) == "the candidate is 8 times the baseline, in all 4 calls of the step");
+  CHECK(told(8, 7, 4).find("calls") == std::string::npos);
+  CHECK(told(8, 8, 1).find("calls") == std::string::npos);
+}
+
 TEST_CASE("births: a trace without sketches is judged by its samples and averages",
           "[diff][births]") {
   const auto plain = [](double error) {

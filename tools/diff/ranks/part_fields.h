@@ -126,6 +126,10 @@ void packed(Is<Holder> auto& x, auto& visit) {
   auto& [in_cand, rank] = x;
   visit(in_cand, rank);
 }
+void packed(Is<ScalarFactor> auto& x, auto& visit) {
+  auto& [value, calls] = x;
+  visit(value, calls);
+}
 void packed(Is<Aligned> auto& x, auto& visit) {
   auto& [matched, base, cand] = x;
   visit(matched, base, cand);
@@ -139,8 +143,9 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
   visit(how, receiver, makers, around);
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before,
+         factor] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, factor);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

@@ -62,6 +62,8 @@ struct StepRow {
 /// "the candidate is 8 times the baseline, but for 0.1 %", from the sketches; "" if it is no
 /// multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
+/// The same of what differs at a root; "... , in all 8 calls of the step" of scalars.
+[[nodiscard]] std::string factor_text(const RootReport& root);
 /// The agreement before the root: "12 values matched; all earlier steps are the same bit by bit".
 /// @pre there is a root.
 [[nodiscard]] std::string before_text(const DiffResult& result);

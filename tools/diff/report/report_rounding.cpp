@@ -54,6 +54,13 @@ std::string factor_text(const RecordReport& record) {
   return rest > 0 ? text + ", but for " + percent_text(rest) : text;
 }
 
+std::string factor_text(const RootReport& root) {
+  if (!root.scalar_factor) return factor_text(shown_difference(root));
+  return "the candidate is " + number_text(root.scalar_factor->value, 4) +
+         " times the baseline, in all " + std::to_string(root.scalar_factor->calls) +
+         " calls of the step";
+}
+
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (std::isnan(c.difference) || c.field == Field::kNone) return "";

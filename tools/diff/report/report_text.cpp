@@ -175,7 +175,7 @@ class TextReport {
       table(record);
     }
     line("  ", tolerance_text(shown_difference(root)));
-    line("  ", factor_text(shown_difference(root)));
+    line("  ", factor_text(root));
     line("  ", rounding_hint(result_));
     births();
     steps();

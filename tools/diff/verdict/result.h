@@ -132,6 +132,12 @@ struct UpdateCount {
   uint64_t wrong = 0, all = 0;
 };
 
+/// The candidate over the baseline, where all calls of a place have one ratio (scalar_factor.h).
+struct ScalarFactor {
+  double value = 1;
+  uint64_t calls = 0;
+};
+
 /// The rank of a run that alone holds what makes a difference.
 struct Holder {
   bool in_cand = false;
@@ -191,6 +197,7 @@ struct RootReport {
   /// If the root is an update: how many are wrong like it, which is the first of them.
   UpdateCount updates;
   std::optional<Holder> holder;  ///< if the values show it
+  std::optional<ScalarFactor> scalar_factor;
   /// In the optimizer: only parameters of one dimension differ.
   bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.

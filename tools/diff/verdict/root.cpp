@@ -12,6 +12,7 @@
 #include "tools/diff/births/updates.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
+#include "tools/diff/verdict/scalar_factor.h"
 
 namespace convtrace::diff {
 namespace {
@@ -181,6 +182,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
+  if (!choice.changed) root.scalar_factor = scalar_factor(pair, choice.match);
   root.region = region_of(pair, choice.match, reporter);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);
