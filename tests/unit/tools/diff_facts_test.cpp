@@ -57,6 +57,22 @@ Run with_states(const std::vector<std::string>& states) {
 
 }  // namespace
 
+TEST_CASE("facts: autocast, which one run has off where the other has it on", "[diff][facts]") {
+  const auto run = [](const std::string& types) {
+    Run made = training();
+    made.tell(0, "fc1", "class", "torch.nn.modules.linear.Linear");
+    if (!types.empty()) made.tell(0, "fc1", "autocast", types);
+    return made;
+  };
+  CHECK(told(compared(run("cpu=torch.bfloat16"), run("cpu=torch.bfloat16"))).empty());
+  CHECK(told(compared(run(""), run("cpu=torch.bfloat16"))) ==
+        Lines{"Linear autocast: off | cpu=torch.bfloat16 in fc1"});
+  CHECK(told(compared(run("cpu=torch.float16"), run(""))) ==
+        Lines{"Linear autocast: cpu=torch.float16 | off in fc1"});
+  Run without = training();  // the module did not run
+  CHECK(told(compared(without, run("cpu=torch.bfloat16"))).empty());
+}
+
 TEST_CASE("facts: what a loss function was told is a setting", "[diff][facts]") {
   const auto run = [](const std::string& smoothing) {
     Run made = training();

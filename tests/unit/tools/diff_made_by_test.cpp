@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tools/diff/cause/finding_cause.h"
 #include "tools/diff/flow/made_by.h"
 #include "tools/diff/flow/nan_stories.h"
-#include "tools/diff/verdict/cause.h"
 
 namespace convtrace::diff {
 namespace {

@@ -121,6 +121,8 @@ class FactDiff::Rank {
     const Known *a = base_.find(key), *b = cand_.find(key);
     if (key.second.starts_with("optimizer.")) {
       optimizer(key, a, b, step);
+    } else if (key.second == "autocast") {
+      autocast(key.first, a, b, step);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
     } else if (key.second.starts_with("rng.")) {
@@ -133,6 +135,14 @@ class FactDiff::Rank {
     } else if (key.second.starts_with("loss.")) {
       settings(key.first, key.second.substr(5), *a, *b, step, true);
     }
+  }
+
+  /// A module has the fact where autocast was on at its first call.
+  void autocast(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
+    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
+    if (ours == nullptr || theirs == nullptr) return;
+    const auto type = [](const Known* known) { return known == nullptr ? "off" : known->value; };
+    module(scope, last_part(ours->value), "autocast", type(a), type(b), step, true);
   }
 
   /// Settings that one run lacks are reported only for optimizers and groups that both runs have.

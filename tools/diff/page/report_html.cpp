@@ -97,11 +97,12 @@ class HtmlReport {
     const std::vector<std::string> differ = differences();
     if (result_.cause || root_ || !differ.empty()) {
       out_ << "<section>\n";
-      out_.heading(result_.cause ? "Probable cause" : "What happened", "cause");
+      const bool known = result_.cause || result_.reason;
+      out_.heading(known ? "Probable cause" : "What happened", "cause");
       if (result_.cause) cause(*result_.cause);
+      if (result_.reason) out_.paragraph("<b>" + quote_markup(reason_text(result_)) + "</b>");
       if (root_) {
-        out_.paragraph((result_.cause ? "The root: " : "") +
-                       quote_markup(root_sentence(*result_.root)));
+        out_.paragraph((known ? "The root: " : "") + quote_markup(root_sentence(*result_.root)));
         root_->differences();
       }
       for (const std::string& html : differ) out_.paragraph(html);

@@ -5,9 +5,10 @@
 
 #include "tools/common/complaints.h"
 #include "tools/common/text.h"
+#include "tools/diff/cause/finding_cause.h"
+#include "tools/diff/cause/rules.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/diff.h"
-#include "tools/diff/verdict/cause.h"
 #include "tools/diff/verdict/fact_root.h"
 #include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/other_forms.h"
@@ -188,6 +189,7 @@ void Joined::find_cause() {
     };
     name_frames(result_.cause->finding, meta);
   }
+  result_.reason = probable_reason(result_);
 }
 
 void Joined::decide(bool allow_incomplete) {

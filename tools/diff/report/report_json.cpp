@@ -322,6 +322,24 @@ Json facts_json(const std::vector<FactDifference>& facts) {
   return list;
 }
 
+/// What probably made the runs diverge: a finding with all that is known of it, or what a rule says.
+Json cause_json(const DiffResult& result) {
+  if (result.cause) {
+    const Cause& cause = *result.cause;
+    Json json = {{"rule", "finding"},
+                 {"text", finding_title(cause.finding, cause.in_cand)},
+                 {"evidence", Json::array({cause.finding.message})}};
+    json.update(finding_json(cause.finding));
+    json["run"] = cause.in_cand ? "cand" : "base";
+    json["same_memory"] = cause.same_memory;
+    return json;
+  }
+  if (!result.reason) return Json();
+  return {{"rule", result.reason->rule},
+          {"text", result.reason->text},
+          {"evidence", result.reason->evidence}};
+}
+
 }  // namespace
 
 Json per_step_json(const DiffResult& result) {
@@ -333,6 +351,7 @@ Json per_step_json(const DiffResult& result) {
 Json json_report(const DiffResult& result) {
   Json json;
   json["verdict"] = to_string(result.verdict);
+  json["cause"] = cause_json(result);
   json["agreement"] = agreement_json(result);
   json["exact"] = result.exact;
   json["why_exact"] = text_or_null(result.why_exact);
@@ -397,12 +416,6 @@ Json json_report(const DiffResult& result) {
   json["per_step"] = per_step_json(result);
   const bool has_next = result.root && result.root->has_values();
   json["next"] = has_next ? Json(next_commands(result)) : Json::array();
-  json["cause"] = Json();
-  if (result.cause) {
-    json["cause"] = finding_json(result.cause->finding);
-    json["cause"]["run"] = result.cause->in_cand ? "cand" : "base";
-    json["cause"]["same_memory"] = result.cause->same_memory;
-  }
   return json;
 }
 

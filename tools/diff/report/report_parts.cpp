@@ -357,6 +357,13 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
   return text;
 }
 
+std::string reason_text(const DiffResult& result) {
+  if (!result.reason) return "";
+  std::string text = escape_text(result.reason->text);
+  for (const std::string& one : result.reason->evidence) text += " (" + escape_text(one) + ')';
+  return text;
+}
+
 bool is_identical(const DiffResult& result) {
   return result.bits_unknown == 0 && result.bits_known && !result.first_bit_difference;
 }

@@ -107,6 +107,9 @@ struct StepRow {
 /// "freed-under-output (error) in the candidate, step 0, h.0.mlp, op demo::gelu, output:0"
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
 
+/// What probably made the runs diverge, and what joins it to the root: "LayerNorm eps: 1e-05 | 1e-06
+/// in h.*.ln (the first value that differs is of this module)"; "" if no rule fits.
+[[nodiscard]] std::string reason_text(const DiffResult& result);
 /// The verdict in one line.
 [[nodiscard]] std::string headline(const DiffResult& result);
 /// What to do if the runs could not be compared; empty if they could.

@@ -6,6 +6,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/births/births.h"
+#include "tools/diff/compare/factor.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/report_parts.h"
 
@@ -21,16 +22,6 @@ std::string percent_text(double share) {
   return share > 0 && share < kLeast ? number_text(share, 2) : tools::percent_text(share, 2);
 }
 
-/// Scalar product of two sketches in units of 2^exponent.
-double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
-  const double scale = std::ldexp(1.0, a.exponent + b.exponent - 2 * exponent);
-  double sum = 0;
-  for (size_t i = 0; i < format::Sketch::kBuckets; ++i) {
-    sum += static_cast<double>(a.bucket[i]) * static_cast<double>(b.bucket[i]);
-  }
-  return sum * scale;
-}
-
 /// The smallest fault that would show in every tensor, relative to its size.
 double smallest_fault(const DiffResult& result) {
   return std::max(result.allowance.value, kGain * result.carried.largest);
@@ -39,19 +30,11 @@ double smallest_fault(const DiffResult& result) {
 }  // namespace
 
 std::string factor_text(const RecordReport& record) {
-  constexpr double kLargestRest = 0.02;
-  const format::Sketch &base = record.base.stats.sketch, &cand = record.cand.stats.sketch;
-  if (!base.is_known() || !cand.is_known()) return "";
-  const int exponent = std::max(base.exponent, cand.exponent);
-  const double bb = product(base, base, exponent), ab = product(cand, base, exponent);
-  const double aa = product(cand, cand, exponent);
-  if (!(bb > 0) || !(aa > 0)) return "";
-  const double factor = ab / bb;
-  const double rest = std::sqrt(std::max(0.0, aa - factor * ab) / aa);
-  if (rest > kLargestRest || std::abs(factor - 1) < 4 * rest || std::abs(factor - 1) < 1e-3)
-    return "";
-  const std::string text = "the candidate is " + number_text(factor, 4) + " times the baseline";
-  return rest > 0 ? text + ", but for " + percent_text(rest) : text;
+  const auto factor = factor_of(record.base.stats, record.cand.stats);
+  if (!factor) return "";
+  const std::string text =
+      "the candidate is " + number_text(factor->value, 4) + " times the baseline";
+  return factor->rest > 0 ? text + ", but for " + percent_text(factor->rest) : text;
 }
 
 std::string factor_text(const RootReport& root) {

@@ -38,6 +38,7 @@ class TextReport {
                          : "31;1",
                   wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
+    line("cause  ", reason_text(result_), "1");
     for (const std::string& text : advice(result_)) line("  ", text);
     const char* label = "rounding    ";
     for (const std::string& text : rounding_lines(result_)) {

@@ -245,6 +245,13 @@ struct Cause {
   bool same_memory = false;  ///< the finding is about the memory of the root
 };
 
+/// What probably made the runs diverge, if no finding did.
+struct Reason {
+  std::string rule;                   ///< its name in the JSON report
+  std::string text;                   ///< one line
+  std::vector<std::string> evidence;  ///< what joins it to the root
+};
+
 /// Values that a run had and that convtrace could not read, by reason.
 struct Unread {
   format::LossReason reason = format::LossReason::kTensorKind;
@@ -264,6 +271,7 @@ struct DiffResult {
   std::string why_not_comparable;
   std::optional<RootReport> root;
   std::optional<Cause> cause;
+  std::optional<Reason> reason;  ///< only without `cause`
   std::optional<RootReport> first_bit_difference;
   Carried carried;  ///< of all ranks
   /// Differences that began in their value, of all ranks, the earliest first.

@@ -47,6 +47,7 @@ class ModuleFacts:
         self._observer = observer
         self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
         self._dtype = torch.dtype
+        self._autocast = _autocast_of(torch)
         self.code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
@@ -97,6 +98,9 @@ class ModuleFacts:
         if first:
             place.told = kind
             yield from self._facts(kind, settings)
+            types = self._autocast()
+            if types:
+                yield "autocast", types
             yield from self._parameters(place, module)
         elif settings != before[:-1]:
             if entry.changes < MAX_CHANGES:
@@ -155,6 +159,19 @@ class ModuleFacts:
 
     def _is_setting(self, value):
         return is_plain(value) or type(value) is self._dtype
+
+
+def _autocast_of(torch):
+    """@return a function that gives the types to which autocast casts now, as `cpu=torch.bfloat16`; "" where it is off"""
+    try:
+        torch.is_autocast_enabled("cpu")
+    except TypeError:  # before 2.4: a function for each device
+        enabled = {"cpu": torch.is_autocast_cpu_enabled, "cuda": torch.is_autocast_enabled}
+        types = {"cpu": torch.get_autocast_cpu_dtype, "cuda": torch.get_autocast_gpu_dtype}
+    else:
+        enabled = {device: functools.partial(torch.is_autocast_enabled, device) for device in ("cpu", "cuda")}
+        types = {device: functools.partial(torch.get_autocast_dtype, device) for device in enabled}
+    return lambda: ", ".join("%s=%s" % (device, types[device]()) for device in enabled if enabled[device]())
 
 
 def _attributes(settings):
@@ -219,8 +236,8 @@ class OptimizerFacts:
         return True
 
     def number(self, optimizer):
-        """Of an optimizer that was met; None where it shares one."""
-        number = self._known[id(_token(optimizer))][1]
+        """Of an optimizer that was met; None where it shares one, or was given another token by its own step."""
+        _, number, _ = self._known.get(id(_token(optimizer)), (None, _MOST_NUMBERED, None))
         return number if number < _MOST_NUMBERED else None
 
     def tell(self, batch, optimizer):

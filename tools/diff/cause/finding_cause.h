@@ -1,5 +1,5 @@
 #pragma once
-/// @file cause.h
+/// @file finding_cause.h
 /// Finds the reported bug that probably made the two runs diverge.
 
 #include <optional>

@@ -1,4 +1,4 @@
-#include "tools/diff/verdict/cause.h"
+#include "tools/diff/cause/finding_cause.h"
 
 #include <algorithm>
 #include <tuple>

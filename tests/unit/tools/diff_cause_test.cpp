@@ -1,0 +1,152 @@
+// The probable cause: what a rule joins to the root, and where it is silent.
+
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tools/diff/cause/rules.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::Phase;
+
+DiffResult diverged(Phase phase, const std::string& scope, const std::string& slot,
+                    uint32_t step = 2) {
+  DiffResult result;
+  RootReport& root = result.root.emplace();
+  root.record.step = step;
+  root.record.phase = phase;
+  root.record.scope = scope;
+  root.record.slot = slot;
+  return result;
+}
+
+FactDifference setting(FactKind kind, const std::string& scope, uint32_t step = 0) {
+  return {.kind = kind,
+          .name = "p",
+          .base = "0.1",
+          .cand = "0.2",
+          .step = step,
+          .scope = scope,
+          .first = scope,
+          .module_class = "Dropout",
+          .configuration = true};
+}
+
+std::string rule_of(const DiffResult& result) {
+  const auto reason = probable_reason(result);
+  return reason ? reason->rule + ": " + reason->text : "";
+}
+
+TEST_CASE("cause: a setting of the root's module, or of a module around it", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "h.3.attn.drop", "output:0");
+  result.facts = {setting(FactKind::kModule, "h.4.attn.drop")};
+  CHECK(rule_of(result).empty());
+  result.facts = {setting(FactKind::kModule, "h.3.attn.drop")};
+  CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.3.attn.drop");
+  result.facts[0].scope = "h.*.attn.drop";
+  result.facts[0].modules = 4;
+  CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.*.attn.drop (4 modules)");
+  result.facts[0].scope = "h.4.*.drop";
+  CHECK(rule_of(result).empty());
+  result.facts = {setting(FactKind::kModule, "h.3"), setting(FactKind::kModule, "h.3.attn")};
+  const auto reason = probable_reason(result);
+  REQUIRE(reason);
+  CHECK(reason->text == "Dropout p: 0.1 | 0.2 in h.3.attn");
+  CHECK(reason->evidence ==
+        std::vector<std::string>{
+            "the first value that differs is of module h.3.attn.drop, which is inside "
+            "this module"});
+}
+
+TEST_CASE("cause: a setting that changes later, or of a whole model, explains no value inside it",
+          "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "output:0");
+  result.facts = {setting(FactKind::kModule, "fc", 3)};
+  CHECK(rule_of(result).empty());
+  result.facts = {setting(FactKind::kModule, "")};
+  CHECK(rule_of(result).empty());
+  result.facts = {setting(FactKind::kModule, "fc")};
+  result.facts[0].configuration = false;
+  CHECK(rule_of(result).empty());
+  result.facts[0].configuration = true;
+  result.root->record.phase = Phase::kData;
+  CHECK(rule_of(result).empty());
+}
+
+TEST_CASE("cause: the optimizer's latest setting up to the update", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kOptimizer, "fc", "param:weight");
+  result.facts = {setting(FactKind::kOptimizer, "optimizer.0.0", 0),
+                  setting(FactKind::kOptimizer, "optimizer.0.1", 2),
+                  setting(FactKind::kOptimizer, "optimizer.0.2", 3)};
+  CHECK(rule_of(result) ==
+        "setting: optimizer p: 0.1 | 0.2 from step 2 in optimizer.0.1 (Dropout)");
+  result.root->record.phase = Phase::kBackward;
+  CHECK(rule_of(result).empty());
+}
+
+TEST_CASE("cause: another type", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "output:0");
+  result.root->record.base.dtype = format::DType::kF32;
+  result.root->record.cand.dtype = format::DType::kBF16;
+  CHECK(rule_of(result) == "type: module fc computes in f32 | bf16: autocast, or a cast");
+  result.facts = {setting(FactKind::kModule, "fc")};  // is more exact
+  CHECK(rule_of(result).starts_with("setting: "));
+}
+
+TEST_CASE("cause: a generator, where numbers are drawn from it", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "output:0");
+  FactDifference generator = setting(FactKind::kGenerator, "");
+  generator.name = "torch";
+  generator.from_the_start = true;
+  result.facts = {generator};
+  CHECK(rule_of(result).empty());
+  result.root->code.module_class = "Dropout2d";
+  CHECK(rule_of(result).starts_with("generator: random numbers of torch differ from step 0 on"));
+  result.root->code = {};
+  result.root->weights_differ = true;
+  CHECK(probable_reason(result)->evidence ==
+        std::vector<std::string>{"the first values that differ are initial weights"});
+  result.root->weights_differ = false;
+  result.root->record.phase = Phase::kData;
+  CHECK(rule_of(result).starts_with("generator: "));
+}
+
+TEST_CASE("cause: data that are a multiple", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kData, "", "input:0");
+  for (const bool of_cand : {false, true}) {
+    format::Sketch& sketch =
+        of_cand ? result.root->record.cand.stats.sketch : result.root->record.base.stats.sketch;
+    sketch.exponent = 0;
+    for (size_t i = 0; i < format::Sketch::kBuckets; ++i)
+      sketch.bucket[i] = static_cast<float>((i % 2 == 0 ? 10 : -7) * (of_cand ? 2 : 1));
+  }
+  REQUIRE(result.root->record.base.stats.sketch.is_known());
+  CHECK(rule_of(result) ==
+        "scaled-input: input:0 of the root module is 2 times the baseline's: it is normalised or "
+        "scaled otherwise");
+  result.root->record.cand.stats.sketch.bucket[0] = 0;
+  result.root->record.cand.stats.sketch.bucket[1] = 0;
+  CHECK(rule_of(result).empty());
+}
+
+TEST_CASE("cause: code of the root's class, a compiled region", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "output:0");
+  result.root->region.name = "0/1 forward";
+  CHECK(rule_of(result).empty());
+  result.root->region.border_equal = true;
+  CHECK(rule_of(result) == "compiled-region: compiled region 0/1 forward computes otherwise");
+  result.root->code = {.module_class = "Attention", .changed = true};
+  CHECK(rule_of(result) == "code: Attention, whose code changed");
+}
+
+TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "output:0");
+  result.facts = {setting(FactKind::kModule, "fc")};
+  CHECK_FALSE(rule_of(result).empty());
+  result.cause.emplace();
+  CHECK(rule_of(result).empty());
+}
+
+}  // namespace
+}  // namespace convtrace::diff

@@ -1,0 +1,162 @@
+#include "tools/diff/cause/rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tools/common/text.h"
+#include "tools/diff/compare/factor.h"
+#include "tools/diff/model/name_pattern.h"
+
+namespace convtrace::diff {
+namespace {
+
+using format::Phase;
+
+/// Whether a name is that of a fact's modules, one of which may stand for many.
+bool is_in(const FactDifference& fact, const std::string& scope) {
+  if (fact.modules == 1) return fact.scope == scope;
+  return shape_of(fact.scope) == shape_of(scope) && pattern_of(fact.scope, scope) == fact.scope;
+}
+
+/// The modules around `scope`, itself first, without the root module.
+std::vector<std::string> around(std::string scope) {
+  std::vector<std::string> scopes = {scope};
+  for (size_t dot = scope.rfind('.'); dot != std::string::npos; dot = scope.rfind('.')) {
+    scope.resize(dot);
+    scopes.push_back(scope);
+  }
+  return scopes;
+}
+
+/// Of any rank: what several ranks have in common is one difference.
+bool was_before(const FactDifference& fact, const RecordReport& root) {
+  return fact.step == format::kNoStep || fact.step <= root.step;
+}
+
+/// The latest difference in the settings of an optimizer up to the root.
+const FactDifference* optimizer_setting(const DiffResult& result) {
+  const FactDifference* found = nullptr;
+  for (const FactDifference& fact : result.facts) {
+    if (fact.kind == FactKind::kOptimizer && fact.configuration &&
+        was_before(fact, result.root->record) && (found == nullptr || found->step < fact.step))
+      found = &fact;
+  }
+  return found;
+}
+
+const FactDifference* generator(const DiffResult& result) {
+  const auto fact = std::ranges::find_if(result.facts, [&](const FactDifference& one) {
+    return one.kind == FactKind::kGenerator && was_before(one, result.root->record);
+  });
+  return fact == result.facts.end() ? nullptr : &*fact;
+}
+
+bool draws_random_numbers(const RootReport& root) {
+  return root.code.module_class.find("Dropout") != std::string::npos ||
+         root.code.module_class.find("RReLU") != std::string::npos;
+}
+
+std::optional<Reason> by_known_setting(const DiffResult& result) {
+  if (result.root->setting.empty()) return std::nullopt;
+  return Reason{
+      "setting", result.root->setting, {"no value before it differs by more than rounding"}};
+}
+
+/// A setting of the module whose result is the root, or of the nearest module around it.
+std::optional<Reason> by_module_setting(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  if (root.phase != Phase::kForward && root.phase != Phase::kLoss && root.phase != Phase::kBackward)
+    return std::nullopt;
+  for (const std::string& scope : around(root.scope)) {
+    for (const FactDifference& fact : result.facts) {
+      if (fact.kind != FactKind::kModule || !fact.configuration || !was_before(fact, root) ||
+          !is_in(fact, scope))
+        continue;
+      const bool own = scope == root.scope;
+      return Reason{"setting",
+                    fact_text(fact),
+                    {own ? "the first value that differs is of this module"
+                         : "the first value that differs is of " + tools::module_text(root.scope) +
+                               ", which is inside this module"}};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> by_optimizer_setting(const DiffResult& result) {
+  if (result.root->record.phase != Phase::kOptimizer) return std::nullopt;
+  const FactDifference* fact = optimizer_setting(result);
+  if (fact == nullptr) return std::nullopt;
+  return Reason{"setting",
+                fact_text(*fact),
+                {"the first value that differs is an update, its gradient agrees"}};
+}
+
+/// The module computes in another type: autocast, or a cast.
+std::optional<Reason> by_type(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  if (root.base.dtype == root.cand.dtype || root.comparison.field == Field::kShape)
+    return std::nullopt;
+  return Reason{"type",
+                tools::module_text(root.scope) + " computes in " +
+                    std::string(to_string(root.base.dtype)) + " | " +
+                    std::string(to_string(root.cand.dtype)) + ": autocast, or a cast",
+                {"the first value that differs has another type"}};
+}
+
+/// Data that are the other run's times one number.
+std::optional<Reason> by_scaled_input(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  if (root.phase != Phase::kData && !result.root->came_in) return std::nullopt;
+  const RecordReport& given = result.root->came_in ? *result.root->came_in : root;
+  const auto factor = factor_of(given.base.stats, given.cand.stats);
+  if (!factor) return std::nullopt;
+  return Reason{"scaled-input",
+                given.slot + " of " + tools::module_text(given.scope) + " is " +
+                    tools::number_text(factor->value, 4) +
+                    " times the baseline's: it is normalised or scaled otherwise",
+                {"nothing before it differs"}};
+}
+
+/// Numbers are drawn from a generator in another state: initial weights, data, dropout.
+std::optional<Reason> by_generator(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  const bool draws = root.weights_differ || root.record.phase == Phase::kData ||
+                     (root.record.phase == Phase::kForward && draws_random_numbers(root));
+  const FactDifference* fact = generator(result);
+  if (!draws || fact == nullptr) return std::nullopt;
+  const std::string what = root.weights_differ ? "the first values that differ are initial weights"
+                           : root.record.phase == Phase::kData
+                               ? "the first value that differs is data"
+                               : "the first value that differs is made of random numbers";
+  return Reason{"generator", fact_text(*fact), {what}};
+}
+
+std::optional<Reason> by_code(const DiffResult& result) {
+  const CodePlace& code = result.root->code;
+  if (!code.changed || result.root->record.phase == Phase::kOptimizer) return std::nullopt;
+  return Reason{"code", code_text(code), {"the first value that differs is of this class"}};
+}
+
+std::optional<Reason> by_region(const DiffResult& result) {
+  const RegionPlace& region = result.root->region;
+  if (region.name.empty() || !region.border_equal) return std::nullopt;
+  return Reason{"compiled-region",
+                "compiled region " + region.name + " computes otherwise",
+                {"all values that it took agree"}};
+}
+
+}  // namespace
+
+std::optional<Reason> probable_reason(const DiffResult& result) {
+  if (!result.root || result.cause) return std::nullopt;
+  constexpr std::array kRules = {by_known_setting, by_module_setting, by_optimizer_setting,
+                                 by_type,          by_scaled_input,   by_generator,
+                                 by_code,          by_region};
+  for (const auto rule : kRules) {
+    if (auto reason = rule(result)) return reason;
+  }
+  return std::nullopt;
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,18 @@
+#pragma once
+/// @file rules.h
+/// Names the probable cause of a divergence, by rules over what both runs recorded.
+///
+/// A rule joins the root to something else that differs: a setting, code, a type, a random generator.
+/// It is silent unless the root's place fits. How often each rule was right: docs/calibration.md.
+
+#include <optional>
+
+#include "tools/diff/verdict/result.h"
+
+namespace convtrace::diff {
+
+/// @param result  with its root, facts and `cause` decided. @return the first rule's reason that
+/// fits; nullopt if there is no root or none fits.
+[[nodiscard]] std::optional<Reason> probable_reason(const DiffResult& result);
+
+}  // namespace convtrace::diff
