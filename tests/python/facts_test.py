@@ -53,6 +53,17 @@ class ModuleFacts(ObservedTest):
         model(torch.ones(2))
         self.assertEqual(self.facts(), {})
 
+    def test_a_module_that_is_called_under_autocast_tells_its_type(self):
+        class Half(nn.Sequential):
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    x = self[0](x)
+                return self[1](x.float())
+
+        Half(nn.Linear(2, 2), nn.ReLU())(torch.ones(1, 2))
+        self.assertEqual([key for key in self.facts() if key[1] == "autocast"], [("0", "autocast")])
+        self.assertEqual(self.facts()["0", "autocast"], "cpu=torch.bfloat16")
+
     def test_the_call_is_the_programs_whatever_of_torch_lies_between(self):
         model = nn.Sequential(nn.Sequential(nn.ReLU()))
         model(torch.ones(2)); line = sys._getframe().f_lineno  # noqa: E702
@@ -208,6 +219,19 @@ class OptimizerFacts(ObservedTest):
         self.told()
         self.step(living)
         self.assertEqual(self.told(), {})
+
+    def test_a_step_that_gives_its_optimizer_another_token_fails_nothing(self):
+        class Reloaded(torch.optim.SGD):
+            def step(self, closure=None):
+                super().step(closure)
+                self.load_state_dict(self.state_dict())
+
+        model = nn.Linear(2, 1)
+        optimizer = Reloaded(model.parameters(), lr=0.5)
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        self.assertTrue(self.observer.active)
 
     def test_a_second_optimizer_has_its_own_number(self):
         first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=lr) for lr in (0.1, 0.2))
