@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tools/common/text.h"
 #include "tools/diff/compare/factor.h"
@@ -118,6 +119,27 @@ std::optional<Reason> by_scaled_input(const DiffResult& result) {
                 {"nothing before it differs"}};
 }
 
+/// Whether two tensors have the same numbers in another order, as far as their sums and extremes tell.
+bool are_permuted(const SideReport& base, const SideReport& cand) {
+  constexpr double kLargest = 1e-12;  // of sums in f64 that are added in another order
+  const format::Stats &a = base.stats, &b = cand.stats;
+  const auto near = [](double x, double y) {
+    return std::abs(x - y) <= kLargest * std::max(std::abs(x), std::abs(y));
+  };
+  return base.capture != format::Capture::kHash && a.count > 1 && a.count == b.count &&
+         a.hash != b.hash && a.min == b.min && a.max == b.max && a.amin_nonzero == b.amin_nonzero &&
+         near(a.mean, b.mean) && near(a.l2, b.l2) && near(a.std, b.std);
+}
+
+std::optional<Reason> by_order(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  if (root.phase != Phase::kData || !are_permuted(root.base, root.cand)) return std::nullopt;
+  return Reason{"order",
+                root.slot + " of " + tools::module_text(root.scope) +
+                    " has the same numbers in another order",
+                {"sum, norm and extremes of the first value that differs are equal"}};
+}
+
 /// Numbers are drawn from a generator in another state: initial weights, data, dropout.
 std::optional<Reason> by_generator(const DiffResult& result) {
   const RootReport& root = *result.root;
@@ -151,8 +173,8 @@ std::optional<Reason> by_region(const DiffResult& result) {
 std::optional<Reason> probable_reason(const DiffResult& result) {
   if (!result.root || result.cause) return std::nullopt;
   constexpr std::array kRules = {by_known_setting, by_module_setting, by_optimizer_setting,
-                                 by_type,          by_scaled_input,   by_generator,
-                                 by_code,          by_region};
+                                 by_type,          by_scaled_input,   by_order,
+                                 by_generator,     by_code,           by_region};
   for (const auto rule : kRules) {
     if (auto reason = rule(result)) return reason;
   }
