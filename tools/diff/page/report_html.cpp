@@ -100,7 +100,7 @@ class HtmlReport {
       const bool known = result_.cause || result_.reason;
       out_.heading(known ? "Probable cause" : "What happened", "cause");
       if (result_.cause) cause(*result_.cause);
-      if (result_.reason) out_.paragraph("<b>" + quote_markup(reason_text(result_)) + "</b>");
+      if (result_.reason) reason(*result_.reason);
       if (root_) {
         out_.paragraph((known ? "The root: " : "") + quote_markup(root_sentence(*result_.root)));
         root_->differences();
@@ -121,6 +121,11 @@ class HtmlReport {
     out_ << "</div>\n";
   }
 
+  void reason(const Reason& reason) {
+    out_.paragraph("<b>" + escape_markup(reason.text) + "</b>");
+    for (const std::string& one : reason.evidence) out_.paragraph(escape_markup(one));
+  }
+
   void cause(const Cause& cause) {
     out_.paragraph("<b>" + quote_markup(finding_title(cause.finding, cause.in_cand)) + "</b>");
     finding_body(cause.finding);
@@ -137,9 +142,11 @@ class HtmlReport {
   [[nodiscard]] std::vector<std::string> differences() const {
     constexpr size_t kNamed = 3;
     std::vector<std::string> items;
-    for (size_t i = 0; i < result_.facts.size() && i < kNamed; ++i) {
-      items.push_back("<a href=\"#facts\">The programs differ</a>: " +
-                      escape_markup(fact_text(result_.facts[i])));
+    for (const FactDifference& fact : result_.facts) {
+      const std::string text = fact_text(fact);
+      if (items.size() == kNamed) break;
+      if (result_.reason && result_.reason->text == text) continue;  // it was just said
+      items.push_back("<a href=\"#facts\">The programs differ</a>: " + escape_markup(text));
     }
     const auto& entries = result_.preflight;
     std::string text;
