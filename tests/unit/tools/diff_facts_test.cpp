@@ -73,6 +73,31 @@ TEST_CASE("facts: autocast, which one run has off where the other has it on", "[
   CHECK(told(compared(without, run("cpu=torch.bfloat16"))).empty());
 }
 
+TEST_CASE("facts: a model that trains in evaluation mode", "[diff][facts]") {
+  const auto run = [](const Lines& in_evaluation, uint32_t told_in) {
+    Run made = training();
+    for (const char* scope : {"", "fc1", "drop"}) {
+      made.tell(0, scope, "class", scope == std::string("drop") ? "torch.nn.Dropout" : "m.Part");
+      made.tell(0, scope, "attributes", scope == std::string("drop") ? "inplace=False, p=0.1" : "");
+    }
+    for (const std::string& scope : in_evaluation) made.tell(told_in, scope, "mode", "eval");
+    return made;
+  };
+  const auto diverged = [](Run made) {
+    scale(made.at(0, "fc1", "output:0"), 2);
+    return made;
+  };
+  const Run plain = run({}, 0);
+  // Of a whole model it is known one step later, and its parts are told that act in training alone.
+  CHECK(told(compared(plain, diverged(run({"", "fc1", "drop"}, 1)))) ==
+        Lines{"Part training: True | False in the root module",
+              "Dropout training: True | False in drop"});
+  CHECK(told(compared(plain, diverged(run({"fc1"}, 0)))) ==
+        Lines{"Part training: True | False in fc1"});
+  CHECK(told(compared(plain, diverged(run({"fc1"}, 1)))).empty());  // later than the root
+  CHECK(told(compared(run({"", "drop"}, 1), diverged(run({"", "drop"}, 1)))).empty());
+}
+
 TEST_CASE("facts: what a loss function was told is a setting", "[diff][facts]") {
   const auto run = [](const std::string& smoothing) {
     Run made = training();

@@ -251,3 +251,60 @@ TEST_CASE("equal_steps: values of no known step make every chunk wanted", "[diff
   CHECK(equal.unread().empty());
   CHECK((equal.wanted({}, diff::Side::kCand) & reader::kKindSet<format::TensorStats>) != 0);
 }
+
+TEST_CASE("step stream: calls in evaluation mode that got a gradient are of training",
+          "[diff][step_stream]") {
+  using format::Phase;
+  struct Line {
+    Phase phase;
+    const char* scope;
+    uint32_t call;
+    const char* slot;
+    const char* op = "";
+  };
+  const auto read = [](const std::vector<Line>& lines) {
+    Stream stream([&](test::TraceBuilder& trace) {
+      uint64_t t = 0;
+      for (const Line& line : lines) {
+        format::TensorStats event;
+        event.header.step = 0;
+        event.header.t_ns = ++t;
+        event.place = {.scope = trace.definitions().intern(line.scope),
+                       .call = line.call,
+                       .phase = line.phase};
+        event.slot = trace.definitions().intern(line.slot);
+        if (*line.op != 0) event.op = trace.definitions().intern(line.op);
+        trace.event(event);
+      }
+    });
+    std::vector<std::string> found;
+    const diff::StepRecords* step = stream->peek();
+    REQUIRE(step != nullptr);
+    for (const diff::ValueRecord& r : step->values)
+      found.push_back(std::string(to_string(r.key.phase)) + ' ' + stream.text(r.key.scope) + ' ' +
+                      std::to_string(r.key.call) + ' ' + stream.text(r.key.slot));
+    return found;
+  };
+  // A validation call before it, which no gradient reached; its number is not counted.
+  const std::vector<Line> trained = {
+      {Phase::kEvaluation, "m", 0, "input:0"},      {Phase::kEvaluation, "m", 0, "output:0"},
+      {Phase::kEvaluation, "m", 1, "input:0"},      {Phase::kEvaluation, "m.fc", 1, "input:0"},
+      {Phase::kEvaluation, "m.fc", 1, "output:0"},  {Phase::kEvaluation, "m.mask", 1, "output:0"},
+      {Phase::kEvaluation, "m", 1, "output:0"},     {Phase::kEvaluation, "m", 1, "input:1", "loss"},
+      {Phase::kBackward, "m", 1, "grad_output:0"},  {Phase::kBackward, "m.fc", 1, "grad_output:0"},
+      {Phase::kBackward, "m.fc", 1, "grad:weight"},
+  };
+  CHECK(read(trained) ==
+        std::vector<std::string>{
+            "evaluation m 0 input:0", "evaluation m 0 output:0", "data m 0 input:0",
+            "forward m.fc 0 input:0", "forward m.fc 0 output:0", "forward m.mask 0 output:0",
+            "forward m 0 output:0", "forward m 0 input:1", "backward m 0 grad_output:0",
+            "backward m.fc 0 grad_output:0", "backward m.fc 1 grad:weight"});
+  // A model that the step trains otherwise, too, keeps its evaluation.
+  std::vector<Line> both = trained;
+  both.insert(both.begin(), {Phase::kForward, "m", 0, "output:0"});
+  both.insert(both.begin(), {Phase::kForward, "m.fc", 0, "output:0"});
+  CHECK(read(both)[4] == "evaluation m 1 input:0");
+  // No gradient at all.
+  CHECK(read({trained.begin(), trained.begin() + 8})[2] == "evaluation m 1 input:0");
+}

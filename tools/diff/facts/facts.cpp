@@ -1,6 +1,7 @@
 #include "tools/diff/facts/facts.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 
@@ -101,15 +102,19 @@ class FactDiff::Rank {
       : to_(to), base_(base), cand_(cand), rank_(rank) {}
 
   void run(uint32_t last_step) {
+    last_step_ = last_step;
     const auto next = [&] {
       const auto a = base_.next_step(), b = cand_.next_step();
       return a && b ? std::min(a, b) : a ? a : b;
     };
-    for (auto step = next(); step && *step <= last_step; step = next()) {
+    // Modes are told in the step behind the one of which they are (mode()).
+    for (auto step = next(); step && (*step <= last_step || *step - 1 == last_step);
+         step = next()) {
       std::set<Key> touched;
       base_.take(*step, touched);
       cand_.take(*step, touched);
-      for (const Key& key : touched) compare(key, *step);
+      for (const Key& key : touched)
+        if (*step <= last_step || key.second == "mode") compare(key, *step);
     }
     for (FactDifference& generator : generators_) {
       if (!generator.from_the_start || moves(generator.name)) to_.add(std::move(generator));
@@ -123,6 +128,8 @@ class FactDiff::Rank {
       optimizer(key, a, b, step);
     } else if (key.second == "autocast") {
       autocast(key.first, a, b, step);
+    } else if (key.second == "mode") {
+      mode(key.first, a, b, step);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
     } else if (key.second.starts_with("rng.")) {
@@ -143,6 +150,45 @@ class FactDiff::Rank {
     if (ours == nullptr || theirs == nullptr) return;
     const auto type = [](const Known* known) { return known == nullptr ? "off" : known->value; };
     module(scope, last_part(ours->value), "autocast", type(a), type(b), step, true);
+  }
+
+  /// Whether a module trains in evaluation mode: of a module that has a setting for training alone,
+  /// or whose owner's mode does not differ. Of a whole model the observer knows it a step later than it
+  /// is so (graded_calls.h).
+  void mode(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
+    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
+    if (ours == nullptr || theirs == nullptr) return;
+    const auto training = [](const Known* known) -> std::string {
+      return known == nullptr || known->value == "train" ? "True"
+             : known->value == "eval"                    ? "False"
+                                                         : known->value;
+    };
+    const auto differs = [&](const std::string& of) {
+      return training(base_.find({of, "mode"})) != training(cand_.find({of, "mode"}));
+    };
+    const auto owner = [&](const std::string& of) {
+      const size_t dot = of.rfind('.');
+      return dot == 0 ? std::string(".") : of.substr(0, dot);
+    };
+    bool with_owner = false, with_model = scope == ".";
+    for (std::string above = scope; above != ".";) {
+      above = owner(above);
+      with_owner |= base_.find({above, "class"}) != nullptr && differs(above);
+      with_model |= above == "." && differs(above);
+    }
+    if (with_owner && !acts_in_training(scope)) return;
+    const uint32_t since = with_model && step != 0 ? step - 1 : step;
+    if (since > last_step_) return;
+    module(scope, last_part(ours->value), "training", training(a), training(b), since, true);
+  }
+
+  /// Whether the module has a setting that decides only what training computes.
+  [[nodiscard]] bool acts_in_training(const std::string& scope) const {
+    const Known* known = base_.find({scope, "attributes"});
+    return known != nullptr && std::ranges::any_of(std::array{"p=", "momentum="}, [&](auto name) {
+             const size_t at = known->value.find(name);
+             return at != std::string::npos && (at == 0 || known->value[at - 1] == ' ');
+           });
   }
 
   /// Settings that one run lacks are reported only for optimizers and groups that both runs have.
@@ -243,6 +289,7 @@ class FactDiff::Rank {
   FactDiff& to_;
   FactStream &base_, &cand_;
   const uint32_t rank_;
+  uint32_t last_step_ = 0;
   std::set<Key> told_;
   std::set<std::string> agreed_;
   std::vector<FactDifference> generators_;

@@ -6,6 +6,7 @@
 
 #include "format/model/op_names.h"
 #include "tools/common/text.h"
+#include "tools/diff/read/graded_calls.h"
 
 namespace convtrace::diff {
 namespace {
@@ -72,6 +73,7 @@ void StepStream::put_in_order(StepRecords& step) {
   if (!std::ranges::is_sorted(step.values, {}, order)) {
     std::ranges::stable_sort(step.values, {}, order);
   }
+  retrain_graded_calls(step, names_);
   // Programs repeat their steps: a step with the same keys as the step before has the same
   // occurrences.
   const auto as_before = [](const ValueRecord& record, const Counted& before) {
