@@ -26,6 +26,31 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   CHECK(contains(run({pair.base, pair.cand}, {.color = true}).out, "\x1b[31;1mDIVERGED"));
 }
 
+TEST_CASE("convtrace-diff: inputs that no run recorded do not agree", "[diff][command][text]") {
+  Run base = test::training(), cand = test::training();
+  scale(cand.at(1, "fc2", "output:0"), 2);
+  scale(cand.at(1, "", "loss"), 2);
+  const auto keep = [&](const std::string& slot) {
+    for (Run* r : {&base, &cand})
+      std::erase_if(r->items, [&](const Item& item) { return item.slot != slot; });
+    const Pair pair(base, cand);
+    const Outcome outcome = run({pair.base, pair.cand, "--json", "-"});
+    const Outcome text = run({pair.base, pair.cand});
+    CHECK_FALSE(contains(text.out, "inputs agree"));
+    return std::pair(text.out, Json::parse(outcome.out)["root"]["inputs_agree"]);
+  };
+  SECTION("of a module's output") {
+    const auto [text, agree] = keep("output:0");
+    CHECK(contains(text, "root  the result diverges; what it was made of was not compared\n"));
+    CHECK(agree.is_null());
+  }
+  SECTION("of a loss") {
+    const auto [text, agree] = keep("loss");
+    CHECK(contains(text, "root  the loss differs (forward not compared)\n"));
+    CHECK(agree.is_null());
+  }
+}
+
 TEST_CASE("convtrace-diff: a run is started again where and with what it was",
           "[diff][command][text]") {
   Run base = test::training(), cand = diverging();

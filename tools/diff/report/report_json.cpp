@@ -116,8 +116,10 @@ Json root_json(const std::optional<RootReport>& root) {
   json["rounding_enlarged"] = root->rounding_enlarged;
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
-  json["inputs_agree"] = agrees(root->record.comparison.worst_input);
-  json["worst_input"] = to_string(root->record.comparison.worst_input);
+  const Class worst_input = root->record.comparison.worst_input;
+  const bool compared = worst_input != Class::kIdentical || inputs_were_compared(*root);
+  json["inputs_agree"] = compared ? Json(agrees(worst_input)) : Json();
+  json["worst_input"] = to_string(worst_input);
   json["module_class"] = text_or_null(root->code.module_class);
   json["forward"] = text_or_null(root->code.forward);
   json["called"] = text_or_null(root->code.call);

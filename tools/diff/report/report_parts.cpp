@@ -32,10 +32,12 @@ std::string side_type(const SideReport& side) {
 }
 
 /// A sentence about a diverged result, by the worst of its inputs.
-std::string result_sentence(Class worst_input) {
-  switch (worst_input) {
+std::string result_sentence(const RootReport& root) {
+  switch (root.record.comparison.worst_input) {
     case Class::kIdentical:
-      return "inputs agree, the result does not";
+      return inputs_were_compared(root)
+                 ? "inputs agree, the result does not"
+                 : "the result diverges; what it was made of was not compared";
     case Class::kBitDifference:
       return "the result diverges; an input has other bits, but only its hash was recorded";
     case Class::kWithinNoise:
@@ -210,7 +212,9 @@ std::string root_sentence(const RootReport& root) {
     return "its module began with other bits in buffer " + escape_text(root.buffers.front()) +
            (more > 0 ? " and " + count_text(more) + " more" : "");
   }
-  return result_sentence(record.comparison.worst_input);
+  if (record.phase == format::Phase::kLoss && !inputs_were_compared(root))
+    return agreement_before(root, "the loss", true);
+  return result_sentence(root);
 }
 
 std::string phase_text(const DiffResult& result) {
@@ -341,6 +345,11 @@ std::string before_text(const DiffResult& result) {
   const bool same_steps = first && root.record.step > 0 && first->record.step == root.record.step &&
                           root.one_sided_before.count == 0;
   return text + (same_steps ? "; all earlier steps are the same bit by bit" : "");
+}
+
+bool inputs_were_compared(const RootReport& root) {
+  return std::ranges::any_of(root.flow.sources,
+                             [](const FlowStep& source) { return !source.by_order; });
 }
 
 const RecordReport& shown_difference(const RootReport& root) {

@@ -32,6 +32,8 @@ struct StatRow {
 /// Both statistics side by side, the hash last.
 [[nodiscard]] std::vector<StatRow> stat_rows(const RecordReport& record);
 
+/// Whether both runs recorded a value of which it is known that the root was made of it.
+[[nodiscard]] bool inputs_were_compared(const RootReport& root);
 /// One sentence about what happened at the root.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
 /// Whose backward made the root and how that is known; "" if the root is no such gradient.
