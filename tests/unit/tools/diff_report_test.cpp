@@ -5,6 +5,7 @@
 
 #include "format/settings/rules.h"
 #include "tests/unit/tools/diff_command_scene.h"
+#include "tools/diff/report/next_commands.h"
 
 namespace convtrace::test {
 
@@ -49,6 +50,36 @@ TEST_CASE("convtrace-diff: inputs that no run recorded do not agree", "[diff][co
     CHECK(contains(text, "root  the loss differs (forward not compared)\n"));
     CHECK(agree.is_null());
   }
+}
+
+TEST_CASE("next commands: what they record, and what is to be put back", "[diff][next]") {
+  diff::DiffResult result;
+  diff::RootReport& root = result.root.emplace();
+  root.record.scope = "h.3.attn.out";
+  root.record.base.stats.count = root.record.cand.stats.count = 4;
+  result.base_command.words = {"python", "a.py"};
+  result.cand_command.words = {"python", "b.py"};
+  const auto text = [&] {
+    std::string all;
+    for (const std::string& line : diff::next_commands(result)) all += line + '\n';
+    return all;
+  };
+  CHECK_FALSE(contains(text(), "put back"));
+  CHECK_FALSE(contains(text(), "--ops"));
+  root.came_in = root.record;
+  CHECK(contains(text(), " --steps 0 --ops h.3.attn --config"));
+  root.came_in.reset();
+  root.record.phase = format::Phase::kOptimizer;
+  CHECK(contains(text(), " --steps 0 --optimizer-state 1 --config"));
+  result.cand_command = result.base_command;
+  CHECK(contains(text(), "# first put back the baseline's files, packages and environment\n"));
+  result.facts = {{.kind = diff::FactKind::kCode, .name = "m.py: class A"},
+                  {.kind = diff::FactKind::kCode, .name = "m.py: class B"}};
+  result.preflight = {{"torch", "2.1", "2.2"}, {"numpy", "1", "2"}, {"timm", "1", "2"}};
+  CHECK(contains(text(), "# first put back the baseline's m.py, torch, numpy and 1 more\n"));
+  CHECK(contains(text(), "# then the candidate's again\n"));
+  root.record.elements.emplace();  // both runs have stored it
+  CHECK(text().empty());
 }
 
 TEST_CASE("convtrace-diff: a run is started again where and with what it was",
