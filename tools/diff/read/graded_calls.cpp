@@ -1,6 +1,7 @@
 #include "tools/diff/read/graded_calls.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -61,11 +62,13 @@ bool is_gradient(const ValueRecord& record) {
 void retrain_graded_calls(StepRecords& step, const format::Definitions& names) {
   const std::set<Call> graded = graded_calls(step);
   if (graded.empty()) return;
-  const auto is_outermost = [&](uint32_t scope) {
-    return std::ranges::none_of(graded, [&](const Call& other) {
-      return is_below(names.text({scope}), names.text({other.first}));
-    });
-  };
+  std::set<uint32_t> scopes;
+  for (const Call& call : graded) scopes.insert(call.first);
+  std::set<uint32_t> outermost;
+  std::ranges::copy_if(scopes, std::inserter(outermost, outermost.end()), [&](uint32_t scope) {
+    return std::ranges::none_of(
+        scopes, [&](uint32_t other) { return is_below(names.text({scope}), names.text({other})); });
+  });
   // What lies between a call's first and last value, in its thread, belongs to it.
   struct Span {
     size_t first, last;
@@ -78,13 +81,12 @@ void retrain_graded_calls(StepRecords& step, const format::Definitions& names) {
   }
   std::set<Call> trained;
   for (const auto& [call, span] : spans) {
-    const bool outermost = is_outermost(call.first);
     const uint32_t thread = step.values[span.first].thread;
     for (size_t i = span.first; i <= span.last; ++i) {
       RecordKey& key = step.values[i].key;
       if (step.values[i].thread != thread || key.phase != Phase::kEvaluation) continue;
-      const bool is_data = outermost && call_of(step.values[i]) == call && !key.op &&
-                           step.values[i].kind == SlotKind::kInput;
+      const bool is_data = outermost.contains(call.first) && call_of(step.values[i]) == call &&
+                           !key.op && step.values[i].kind == SlotKind::kInput;
       key.phase = is_data ? Phase::kData : Phase::kForward;
       if (!key.op) trained.insert(call_of(step.values[i]));
     }
