@@ -90,6 +90,10 @@ TEST_CASE("cause: another type", "[diff][cause]") {
   result.root->record.base.dtype = format::DType::kF32;
   result.root->record.cand.dtype = format::DType::kBF16;
   CHECK(rule_of(result) == "type: module fc computes in f32 | bf16: autocast, or a cast");
+  result.root->weights_differ = true;
+  CHECK(rule_of(result) ==
+        "type: the weights of module fc are f32 | bf16: the model was converted");
+  result.root->weights_differ = false;
   result.facts = {setting(FactKind::kModule, "fc")};  // is more exact
   CHECK(rule_of(result).starts_with("setting: "));
 }

@@ -93,15 +93,18 @@ std::optional<Reason> by_optimizer_setting(const DiffResult& result) {
                 {"the first value that differs is an update, its gradient agrees"}};
 }
 
-/// The module computes in another type: autocast, or a cast.
+/// The module computes in another type, or its parameters have one: autocast, or a conversion.
 std::optional<Reason> by_type(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.base.dtype == root.cand.dtype || root.comparison.field == Field::kShape)
     return std::nullopt;
+  const std::string types =
+      std::string(to_string(root.base.dtype)) + " | " + std::string(to_string(root.cand.dtype));
+  const std::string module = tools::module_text(root.scope);
   return Reason{"type",
-                tools::module_text(root.scope) + " computes in " +
-                    std::string(to_string(root.base.dtype)) + " | " +
-                    std::string(to_string(root.cand.dtype)) + ": autocast, or a cast",
+                result.root->weights_differ
+                    ? "the weights of " + module + " are " + types + ": the model was converted"
+                    : module + " computes in " + types + ": autocast, or a cast",
                 {"the first value that differs has another type"}};
 }
 

@@ -198,9 +198,12 @@ std::string root_sentence(const RootReport& root) {
     return "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
     const auto& [wrong, all] = root.updates;
-    return (wrong > 1 ? "the gradients agree, the updates of " + count_text(wrong) + " of " +
-                            tools::counted(all, "parameter") + " do not: this is the first"
-                      : std::string("the gradients agree, the updated parameter does not")) +
+    return (wrong > 1 ? agreement_before(root,
+                                         "the updates of " + count_text(wrong) + " of " +
+                                             tools::counted(all, "parameter"),
+                                         false) +
+                            ": this is the first"
+                      : agreement_before(root, "the updated parameter", true)) +
            (root.vectors_only
                 ? "; only parameters of one dimension differ (biases, norms): look at "
                   "which of them get weight decay"
@@ -237,7 +240,7 @@ std::string phase_text(const DiffResult& result) {
     return step + "evaluation was given other data: look at what is evaluated";
   }
   if (result.root->made_by)
-    return step + "forward and loss agree, the gradients do not: look at " +
+    return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));
   return step + meaning_of_root(*result.root);
 }
