@@ -50,6 +50,36 @@ TEST_CASE("convtrace-diff: a resumed run is aligned by the optimizers' counters"
   CHECK(contains(text.out, "0 | 2"));
 }
 
+TEST_CASE("convtrace-diff: settings of a resumed run are compared at the aligned step",
+          "[diff][steps]") {
+  const auto with_rates = [](Run made, const std::vector<std::string>& rates) {
+    made.tell(0, "-", "optimizer.0.class", "torch.optim.sgd.SGD");
+    for (uint32_t step = 0; step < rates.size(); ++step)
+      made.tell(step, "-", "optimizer.0.0.lr", rates[step]);
+    return made;
+  };
+  const Run whole = with_rates(training(5), {"0.5", "0.4", "0.3", "0.2", "0.1"});
+  const auto facts = [&](const std::vector<std::string>& rates, int code) {
+    Run rest = with_rates(resumed(training(5), 2), rates);
+    rest.meta.facts.emplace_back("steps.updates_before", "2");
+    if (code != 0) rest.at(0, "fc2", "param:weight").values[0] *= 2;
+    const Pair pair(whole, rest);
+    const Json found = report(pair.base, pair.cand, {}, code);
+    const Json turned = report(pair.cand, pair.base, {}, code);
+    CHECK(turned["facts"].size() == found["facts"].size());
+    return found["facts"];
+  };
+  CHECK(facts({"0.3", "0.2", "0.1"}, 0).empty());
+  const Json lost = facts({"0.5", "0.4", "0.3"}, 1);  // the scheduler began anew
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0]["name"] == "lr");
+  CHECK(lost[0]["step"] == 2);
+  CHECK(lost[0]["base"] == "0.3");
+  CHECK(lost[0]["cand"] == "0.5");
+  const Json later = facts({"0.3", "0.25", "0.1"}, 1);
+  CHECK(later.empty());  // behind the root
+}
+
 TEST_CASE("convtrace-diff: steps whose sums are equal are known by their shifted numbers",
           "[diff][steps]") {
   const Run whole = training(5);

@@ -26,14 +26,17 @@ using Key = std::pair<std::string, std::string>;  // scope (for facts of the pro
 
 struct Known {
   std::string value;
-  bool moved = false;  ///< it had another value before
+  bool moved = false;         ///< it had another value in an earlier step that both runs have
+  bool moved_before = false;  ///< it had another value before the first step that both runs have
 };
 
 /// The facts of one trace, step by step.
 class FactStream {
  public:
-  FactStream(std::unique_ptr<reader::TraceReader> reader, std::map<std::string, std::string> names)
-      : reader_(std::move(reader)), names_(std::move(names)) {
+  /// @param shift  added to the numbers of the trace's steps.
+  FactStream(std::unique_ptr<reader::TraceReader> reader, StepShift shift,
+             std::map<std::string, std::string> names)
+      : reader_(std::move(reader)), shift_(shift), names_(std::move(names)) {
     reader_->select([](const format::RecordHeader& chunk) {
       const bool any = (chunk.flags & format::kFlagFacts) != 0;
       return any ? reader::kKindSet<format::Fact> : reader::kNoKinds;
@@ -43,11 +46,11 @@ class FactStream {
 
   /// @return the step of the next fact; nullopt at the end.
   [[nodiscard]] std::optional<uint32_t> next_step() const {
-    return next_ == nullptr ? std::nullopt : std::optional(next_->header.step);
+    return next_ == nullptr ? std::nullopt : std::optional(shift_.of(next_->header.step));
   }
   /// Reads the facts of all steps up to this one. @param[in,out] touched  gets their keys.
   void take(uint32_t step, std::set<Key>& touched) {
-    for (; next_ != nullptr && next_->header.step <= step; read()) {
+    for (; next_ != nullptr && shift_.of(next_->header.step) <= step; read()) {
       const format::Definitions& texts = reader_->definitions();
       std::string scope(texts.text(next_->scope));
       if (const auto known = names_.find(scope); known != names_.end()) scope = known->second;
@@ -59,6 +62,11 @@ class FactStream {
       touched.insert(std::move(key));
     }
   }
+  /// The steps that both runs have begin.
+  void begin_common() {
+    for (auto& [key, known] : known_) known.moved_before = std::exchange(known.moved, false);
+  }
+  [[nodiscard]] StepShift shift() const { return shift_; }
   [[nodiscard]] const Known* find(const Key& key) const {
     const auto found = known_.find(key);
     return found == known_.end() ? nullptr : &found->second;
@@ -76,6 +84,7 @@ class FactStream {
   }
 
   std::unique_ptr<reader::TraceReader> reader_;
+  StepShift shift_;
   std::map<std::string, std::string> names_;  ///< from names to those of the baseline
   std::map<Key, Known> known_;
   const format::Fact* next_ = nullptr;
@@ -102,6 +111,14 @@ class FactDiff::Rank {
       : to_(to), base_(base), cand_(cand), rank_(rank) {}
 
   void run(uint32_t last_step) {
+    std::set<Key> touched;
+    // A run that was resumed begins with what the other one has come to by then.
+    if (const uint32_t first = std::max(base_.shift().steps, cand_.shift().steps); first > 0) {
+      for (FactStream* stream : {&base_, &cand_}) {
+        stream->take(first - 1, touched);
+        stream->begin_common();
+      }
+    }
     last_step_ = last_step;
     const auto next = [&] {
       const auto a = base_.next_step(), b = cand_.next_step();
@@ -110,11 +127,11 @@ class FactDiff::Rank {
     // Modes are told in the step behind the one of which they are (mode()).
     for (auto step = next(); step && (*step <= last_step || *step - 1 == last_step);
          step = next()) {
-      std::set<Key> touched;
       base_.take(*step, touched);
       cand_.take(*step, touched);
       for (const Key& key : touched)
         if (*step <= last_step || key.second == "mode") compare(key, *step);
+      touched.clear();
     }
     for (FactDifference& generator : generators_) {
       if (!generator.from_the_start || moves(generator.name)) to_.add(std::move(generator));
@@ -244,8 +261,10 @@ class FactDiff::Rank {
     if (ours == nullptr || theirs == nullptr) return;
     if (last_part(ours->value) != last_part(theirs->value))
       return;  // that is the difference to report
-    // A value that both programs change while they run may be a count or an average.
-    settings(scope, last_part(ours->value), a, b, step, !(a.moved && b.moved));
+    // A value that both programs change while they run may be a count or an average. What a program
+    // had changed before the other one was resumed is its state.
+    const bool is_state = (a.moved && b.moved) || a.moved_before || b.moved_before;
+    settings(scope, last_part(ours->value), a, b, step, !is_state);
   }
 
   /// @param of  a module's class, or a function.
@@ -296,15 +315,15 @@ class FactDiff::Rank {
 };
 
 bool FactDiff::compare_rank(const std::string& base_path, const std::string& cand_path,
-                            uint32_t rank, uint32_t last_step,
+                            uint32_t rank, const StepOffset& offset, uint32_t last_step,
                             std::span<const RenamedModule> renamed) {
   auto base = reader::TraceReader::open(base_path), cand = reader::TraceReader::open(cand_path);
   if (!base.ok() || !cand.ok()) return false;
-  if (all_steps_equal(*base.value(), *cand.value())) return true;
+  if (offset.steps == 0 && all_steps_equal(*base.value(), *cand.value())) return true;
   std::map<std::string, std::string> names;
   for (const RenamedModule& one : renamed) names[one.cand] = one.base;
-  std::array streams{FactStream(std::move(base).value(), {}),
-                     FactStream(std::move(cand).value(), std::move(names))};
+  std::array streams{FactStream(std::move(base).value(), offset.of_base(), {}),
+                     FactStream(std::move(cand).value(), offset.of_cand(), std::move(names))};
   Rank(*this, streams[0], streams[1], rank).run(last_step);
   for (size_t run = 0; run < 2; ++run) {
     for (const auto& [key, known] : streams[run].known()) {

@@ -21,6 +21,7 @@
 
 #include "format/model/meta.h"
 #include "tools/diff/model/generated_call.h"
+#include "tools/diff/model/step_offset.h"
 
 namespace convtrace::diff {
 
@@ -77,11 +78,12 @@ class FactDiff {
  public:
   /// Compares the fingerprints of both runs' code.
   void compare_code(const format::TraceMeta& base, const format::TraceMeta& cand);
+  /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
   /// @param last_step  the last step whose facts are compared. @param renamed  modules with another
   /// name in the candidate.
   /// @return false if a trace cannot be read.
   [[nodiscard]] bool compare_rank(const std::string& base_path, const std::string& cand_path,
-                                  uint32_t rank, uint32_t last_step,
+                                  uint32_t rank, const StepOffset& offset, uint32_t last_step,
                                   std::span<const RenamedModule> renamed);
 
   /// Adds what was found on another rank.
