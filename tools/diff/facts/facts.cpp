@@ -161,20 +161,27 @@ class FactDiff::Rank {
     }
   }
 
+  /// The baseline's class of a module; nullopt if one of the runs has not called it so far.
+  [[nodiscard]] std::optional<std::string> class_in_both(const std::string& scope) const {
+    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
+    if (ours == nullptr || theirs == nullptr) return std::nullopt;
+    return last_part(ours->value);
+  }
+
   /// A module has the fact where autocast was on at its first call.
   void autocast(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
-    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
-    if (ours == nullptr || theirs == nullptr) return;
+    const auto kind = class_in_both(scope);
+    if (!kind) return;
     const auto type = [](const Known* known) { return known == nullptr ? "off" : known->value; };
-    module(scope, last_part(ours->value), "autocast", type(a), type(b), step, true);
+    module(scope, *kind, "autocast", type(a), type(b), step, true);
   }
 
   /// Whether a module trains in evaluation mode: of a module that has a setting for training alone,
   /// or whose owner's mode does not differ. Of a whole model the observer knows it a step later than it
   /// is so (graded_calls.h).
   void mode(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
-    const Known *ours = base_.find({scope, "class"}), *theirs = cand_.find({scope, "class"});
-    if (ours == nullptr || theirs == nullptr) return;
+    const auto kind = class_in_both(scope);
+    if (!kind) return;
     const auto training = [](const Known* known) -> std::string {
       return known == nullptr || known->value == "train" ? "True"
              : known->value == "eval"                    ? "False"
@@ -196,16 +203,15 @@ class FactDiff::Rank {
     if (with_owner && !acts_in_training(scope)) return;
     const uint32_t since = with_model && step != 0 ? step - 1 : step;
     if (since > last_step_) return;
-    module(scope, last_part(ours->value), "training", training(a), training(b), since, true);
+    module(scope, *kind, "training", training(a), training(b), since, true);
   }
 
   /// Whether the module has a setting that decides only what training computes.
   [[nodiscard]] bool acts_in_training(const std::string& scope) const {
     const Known* known = base_.find({scope, "attributes"});
-    return known != nullptr && std::ranges::any_of(std::array{"p=", "momentum="}, [&](auto name) {
-             const size_t at = known->value.find(name);
-             return at != std::string::npos && (at == 0 || known->value[at - 1] == ' ');
-           });
+    if (known == nullptr) return false;
+    const auto settings = parse_settings(known->value);
+    return settings.contains("p") || settings.contains("momentum");
   }
 
   /// Settings that one run lacks are reported only for optimizers and groups that both runs have.

@@ -42,7 +42,7 @@ void RootSection::code() const {
 void RootSection::differences() const {
   if (!root_.has_values()) return;
   out_.paragraph(quote_markup(tolerance_text(shown_difference(root_))));
-  out_.paragraph(quote_markup(factor_text(shown_difference(root_))));
+  out_.paragraph(quote_markup(factor_text(root_)));
   out_.paragraph(quote_markup(rounding_hint(result_)));
 }
 
