@@ -19,6 +19,7 @@ Result<FileIdentity> identify(const ByteSource& source) {
   const size_t available = static_cast<size_t>(std::min<uint64_t>(source.size(), slot.size()));
   const std::span<std::byte> head = std::span(slot).first(available);
   CONVTRACE_TRY(source.read(0, head));
+  if (available == 0) return Status::make(StatusCode::kEmpty, "FileHeader");
   if (available < slot.size()) {
     const StatusCode code =
         format::has_magic(head) ? StatusCode::kTruncated : StatusCode::kNotATrace;

@@ -18,7 +18,7 @@ struct FileIdentity {
 };
 
 /// @return kNotATrace, kUnsupportedVersion (detail: major), kUnsupportedFeature (detail: bit),
-/// kIoError, kTruncated (shorter than a file header).
+/// kIoError, kEmpty, kTruncated (shorter than a file header).
 [[nodiscard]] Result<FileIdentity> identify(const ByteSource& source);
 
 /// @return kUnsupportedFeature (detail: bit) if a feature is not known here.

@@ -73,7 +73,7 @@ ROOMS = {
         "interposer/observer/convtrace_observer/training",
     "interposer/observer": "",
     "tools/cases": "",
-    "tools/common": "",
+    "tools/common": "format/settings",
     "tools/demo_gpt": "",
     "tools/python": "",
     "tools/python/convtrace": "",

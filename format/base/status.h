@@ -21,6 +21,7 @@ namespace convtrace {
   X(kAlreadyExists, "already exists")                           \
   X(kCorrupt, "damaged data")                                   \
   X(kTruncated, "cut short")                                    \
+  X(kEmpty, "empty: nothing was written to it")                 \
   X(kNotATrace, "not a convtrace trace")                        \
   X(kUnsupportedVersion, "format version not supported")        \
   X(kUnsupportedFeature, "needs a feature this version lacks")  \

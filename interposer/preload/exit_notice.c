@@ -1,7 +1,8 @@
 /// @file exit_notice.c
 /// Whoever says `convtrace run -- CMD` and gets no trace is told why at the end of CMD: by the very
 /// process that CMD is, if neither it nor what it started left the mark of a traced process
-/// (format/settings/run_mark.h). While a child still runs nothing is known.
+/// (format/settings/run_mark.h). While a child still runs nothing is known. A command that failed is
+/// said to have failed: what kept it from training is in its own last lines.
 ///
 /// Threads:  runs at the process's end, after its exit handlers.
 /// Errors:   none; a closed stderr is left alone, and so is a mark that the program has closed.
@@ -44,13 +45,44 @@ static int has_children(void) {
   return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-__attribute__((destructor)) static void leave_process(void) {
-  static const char kLine[] =
-      "convtrace: CT-2202 nothing was traced on this machine: no kernel was launched and no "
-      "PyTorch module "
-      "called within sight; `convtrace doctor -- CMD` looks for what is in the way\n";
+static void say(const char* text) {
+  const ssize_t written = write(STDERR_FILENO, text, strlen(text));
+  (void)written;
+}
+
+static void explain(int status) {
   const int mark = mark_of_command();
   if (mark < 0 || convtrace_explained_v1 || !is_empty_mark(mark) || has_children()) return;
-  const ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
-  (void)written;
+  char line[256];
+  if (status == 0) {
+    say("convtrace: CT-2202 nothing was traced on this machine: no kernel was launched and no "
+        "PyTorch module called within sight; `convtrace doctor -- CMD` looks for what is in the "
+        "way\n");
+  } else {
+    snprintf(line, sizeof line,
+             "convtrace: CT-2202 nothing was traced on this machine: the command ended with exit "
+             "code %d before it launched a kernel or called a PyTorch module\n",
+             status & 0xff);
+    say(line);
+  }
+}
+
+/* Weak: a musl program has no such function, and loads this library too. */
+extern int on_exit(void (*handler)(int, void*), void* argument) __attribute__((weak));
+
+static int knows_status;
+
+static void leave_with_status(int status, void* unused) {
+  (void)unused;
+  explain(status);
+}
+
+/* What is registered before main runs behind the destructors of all libraries. */
+__attribute__((constructor)) static void await_exit(void) {
+  knows_status =
+      on_exit != NULL && mark_of_command() >= 0 && on_exit(leave_with_status, NULL) == 0;
+}
+
+__attribute__((destructor)) static void leave_process(void) {
+  if (!knows_status) explain(0);
 }

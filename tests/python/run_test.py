@@ -27,7 +27,7 @@ class Run(ControlsTest):
         path = os.path.join(self.folder, "a.ctrace")
         self.assertEqual(first, "convtrace: tracing to " + path)
         self.assertRegex(last, r"^convtrace: %s: %d steps, \d+ events, \d+ bytes a step; 0 not recorded, "
-                         r"0 error findings; next: convtrace-diff OTHER.ctrace %s$" % (re.escape(path), steps,
+                         r"0 error findings; next: convtrace check %s$" % (re.escape(path), steps,
                                                                                     re.escape(path)))
 
     def program(self, steps=3):

@@ -77,7 +77,8 @@ class RunArguments {
     const std::string name = option_name(spec);
     std::string help(spec.help);
     if (!spec.default_text.empty()) help += " Default: " + std::string(spec.default_text) + '.';
-    CLI::Option* option = command_->add_option(name, text, help);
+    const bool output = spec.name == "CONVTRACE_OUTPUT";
+    CLI::Option* option = command_->add_option(output ? "-o," + name : name, text, help);
     if (is_switch(spec)) option->expected(0, 1);
     return option->type_name(std::string(spec.values));
   }
@@ -207,6 +208,10 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   if (words.size() == 2 && words.back() == "--generate") return generate(app, words.front());
   if (const std::string problem = unknown_command(app, words); !problem.empty()) {
     complain(MessageId::kUnknownCommand, problem);
+    return kUsage;
+  }
+  if (words.empty()) {
+    std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
   try {

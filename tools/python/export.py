@@ -12,7 +12,7 @@ import sys
 import time
 
 # Numbers of messages, as in tools/common/complaints.h.
-NO_PYTHON, UNREADABLE, UNCLOSED, DAMAGED, EXISTS, NOT_WRITTEN = 2006, 2101, 2102, 2103, 2104, 2106
+NO_PYTHON, UNREADABLE, UNCLOSED, DAMAGED, EXISTS, NOT_WRITTEN, NOTHING_RECORDED = 2006, 2101, 2102, 2103, 2104, 2106, 2301
 _PAUSE_S = 0.1  # while traces are written
 
 
@@ -91,6 +91,7 @@ def main():
             shutil.rmtree(output)
         os.replace(unfinished, output)
         incomplete |= _follow(following)
+        _say_written(output, arguments.format)
     except records.NotATrace as error:
         return _complain(UNREADABLE, str(error))
     except OSError as error:
@@ -100,6 +101,17 @@ def main():
             os.unlink(unfinished)
         shutil.rmtree(unfinished, ignore_errors=True)
     return 3 if incomplete else 0
+
+
+def _say_written(output, form):
+    """One line on standard output."""
+    files = [output] if os.path.isfile(output) else [
+        os.path.join(folder, name) for folder, _, names in os.walk(output) for name in names]
+    size = sum(map(os.path.getsize, files))
+    print("%s: %d file%s, %s bytes" % (output, len(files), "" if len(files) == 1 else "s", format(size, ",")))
+    if form == "npy" and not any(name.endswith(".npy") for name in files):
+        _complain(NOTHING_RECORDED, "the traces hold no values of tensors: record with --mode snapshot, or with a rule that says "
+                  "capture = \"snapshot\"")
 
 
 def _follow(exports):

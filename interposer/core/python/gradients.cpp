@@ -154,6 +154,35 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
             .scope = static_cast<uint32_t>(scope),
             .call = call,
             .slot = static_cast<uint32_t>(number_of_slot)});
+  return of_gradients || mark(owner, work.last());
+}
+
+/// As Owner.mark.
+bool HotPath::mark(PyObject* owner, const TensorMessage& message) {
+  const uint64_t epoch = word(of_observer_.epoch.of(observer_.get()));
+  if (failed(epoch)) return false;
+  const WeightMark now = mark_of(message, epoch);
+  return of_owner_.memory.set(owner, number(now.memory)) &&
+         of_owner_.content.set(owner, number(now.content));
+}
+
+/// As Owner.is_written.
+bool HotPath::is_written(PyObject* parameter, PyObject* owner, bool& is) {
+  is = false;
+  const uint64_t epoch = word(of_observer_.epoch.of(observer_.get()));
+  const WeightMark before{word(of_owner_.memory.of(owner)), word(of_owner_.content.of(owner))};
+  if (failed(epoch) || failed(before.memory) || failed(before.content)) return false;
+  if (!is_of_epoch(before, epoch) || !reader_.is_plain(parameter)) return true;
+  TensorMessage message;
+  switch (reader_.read(parameter, message)) {
+    case TensorReader::Outcome::kFailed:
+      return false;
+    case TensorReader::Outcome::kLeft:
+      return true;
+    case TensorReader::Outcome::kRead:
+      break;
+  }
+  is = python::is_written(before, mark_of(message, epoch));
   return true;
 }
 
@@ -176,7 +205,7 @@ Ref HotPath::owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssiz
 }
 
 /// The part of ask() for one module. @return kUnusual for a module that has no plain dictionaries.
-HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children) {
+HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children, Weights* weights) {
   const Ref below = own_attribute(module, modules_.get()),
             own = below ? own_attribute(module, module_parameters_.get()) : Ref();
   if (!own) return Found::kFailed;
@@ -193,7 +222,7 @@ HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children)
   if (!entry) return api.PyErr_Occurred() != nullptr ? Found::kFailed : Found::kAll;
   std::vector<std::pair<Ref, Ref>> unseen;  // what is noted of them may run Python code
   for (position = 0; api.PyDict_Next(own.get(), &position, &name, &value) != 0;) {
-    const Found seen = is_none(value) ? Found::kAll : see(value, entry.get(), name);
+    const Found seen = is_none(value) ? Found::kAll : see(value, entry.get(), name, weights);
     if (seen == Found::kFailed) return seen;
     if (seen == Found::kUnusual) unseen.emplace_back(Ref::to(name), Ref::to(value));
   }
@@ -203,8 +232,10 @@ HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children)
   return Found::kAll;
 }
 
-/// Notes that a module still has a parameter. @return kUnusual where it may be another one.
-HotPath::Found HotPath::see(PyObject* parameter, PyObject* entry, PyObject* name) {
+/// Notes that a module still has a parameter. @param weights  null, or gets it unless its walk has met
+/// it before. @return kUnusual where it may be another one.
+HotPath::Found HotPath::see(PyObject* parameter, PyObject* entry, PyObject* name,
+                            Weights* weights) {
   const Ref key(api.PyLong_FromVoidPtr(parameter));
   PyObject* const owner = key ? api.PyDict_GetItemWithError(owners_.get(), key.get()) : nullptr;
   if (api.PyErr_Occurred() != nullptr) return Found::kFailed;
@@ -214,29 +245,49 @@ HotPath::Found HotPath::see(PyObject* parameter, PyObject* entry, PyObject* name
     const bool tied = word(of_owner_.seen.of(owner)) == word(now);
     return tied ? Found::kAll : Found::kUnusual;
   }
+  if (weights != nullptr) weights->emplace_back(Ref::to(parameter), Ref::to(owner));
   return of_owner_.seen.set(owner, now) ? Found::kAll : Found::kFailed;
+}
+
+/// @return None, or a list of those (parameter, owner) that were written since their last record.
+Ref HotPath::written_of(const Weights& weights) {
+  if (weights.empty()) return none();
+  const Unobserved unobserved(*this);
+  if (!unobserved) return {};
+  Ref written;
+  for (const auto& [parameter, owner] : weights) {
+    bool is = false;
+    if (!is_written(parameter.get(), owner.get(), is)) return {};
+    if (!is) continue;
+    if (!written) written = Ref(api.PyList_New(0));
+    const Ref both = tuple({parameter.get(), owner.get()});
+    if (!written || !both || api.PyList_Append(written.get(), both.get()) != 0) return {};
+  }
+  return written ? std::move(written) : none();
 }
 
 Ref HotPath::ask(const Arguments& given) {
   const uint64_t walk = word(of_observer_.walk.of(observer_.get()));
   if (failed(walk) || !of_observer_.walk.set(observer_.get(), number(walk + 1))) return {};
   std::vector<Ref> pending;
+  Weights weights;
+  const bool compares = is_true(given.values[1]);
   std::unordered_set<const PyObject*> met;
   pending.push_back(Ref::to(given.values[0]));
   while (!pending.empty()) {
     const Ref module = std::move(pending.back());
     pending.pop_back();
     if (!met.insert(module.get()).second) continue;
-    switch (ask_module(module.get(), pending)) {
+    switch (ask_module(module.get(), pending, compares ? &weights : nullptr)) {
       case Found::kFailed:
         return {};
       case Found::kUnusual:
-        return call(python_ask_.get(), {given.values[0]});
+        return call(python_ask_.get(), {given.values[0], given.values[1]});
       case Found::kAll:
         break;
     }
   }
-  return none();
+  return written_of(weights);
 }
 
 /// Whether groups and their parameters are the types that torch.optim.Optimizer makes.

@@ -107,7 +107,8 @@ bool HotPath::find_slots(PyObject* config) {
                            {of_observer_.step, "step"},
                            {of_observer_.flags, "flags"},
                            {of_observer_.walk, "walk"},
-                           {of_observer_.step_walk, "step_walk"}}) &&
+                           {of_observer_.step_walk, "step_walk"},
+                           {of_observer_.epoch, "epoch"}}) &&
          find("Thread", {{of_thread_.entry, "entry"},
                          {of_thread_.batch, "batch"},
                          {of_thread_.after_root, "after_root"},
@@ -131,7 +132,9 @@ bool HotPath::find_slots(PyObject* config) {
                         {of_owner_.place, "place"},
                         {of_owner_.name, "name"},
                         {of_owner_.parameter_slot, "parameter_slot"},
-                        {of_owner_.gradient_slot, "gradient_slot"}}) &&
+                        {of_owner_.gradient_slot, "gradient_slot"},
+                        {of_owner_.memory, "memory"},
+                        {of_owner_.content, "content"}}) &&
          find("Batch", {{messages_, "messages"}});
 }
 

@@ -18,6 +18,7 @@
 #include "interposer/abi/known_frame.h"
 #include "interposer/core/python/slots.h"
 #include "interposer/core/python/tensor_reader.h"
+#include "interposer/core/python/weight_mark.h"
 
 namespace convtrace::python {
 
@@ -61,7 +62,7 @@ class HotPath {
   /// (thread, phase, capture, scope, call, slots, operands, op): the loop of compiled.Calls._record.
   /// @return whether it was done; what holds unusual types is left to Python.
   Ref operands(const Arguments& given);
-  /// (root): Names.ask
+  /// (root, whether weights are compared with their last records): Names.ask
   Ref ask(const Arguments& given);
   /// (): the engine's ids of texts are no longer valid
   Ref forget(const Arguments& given);
@@ -109,9 +110,14 @@ class HotPath {
   static bool is_usual(PyObject* groups);
   bool parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients);
   Ref owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssize_t index);
-  Found see(PyObject* parameter, PyObject* entry, PyObject* name);
+  /// (parameter, owner)
+  using Weights = std::vector<std::pair<Ref, Ref>>;
+  Found see(PyObject* parameter, PyObject* entry, PyObject* name, Weights* seen);
   Ref entry_at(PyObject* module);
-  Found ask_module(PyObject* module, std::vector<Ref>& children);
+  Found ask_module(PyObject* module, std::vector<Ref>& children, Weights* seen);
+  bool mark(PyObject* owner, const TensorMessage& message);
+  bool is_written(PyObject* parameter, PyObject* owner, bool& is);
+  Ref written_of(const Weights& seen);
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
 
   Port port_;
@@ -130,7 +136,7 @@ class HotPath {
   uint8_t full_ = 0;
   bool keeps_thread_ = false;
   struct {
-    Slot active, capture, follows, step, flags, walk, step_walk;
+    Slot active, capture, follows, step, flags, walk, step_walk, epoch;
   } of_observer_;
   struct {
     Slot entry, batch, after_root, began, followed;
@@ -142,7 +148,7 @@ class HotPath {
     Slot id, step, calls, recomputes, inputs, parameters;
   } of_place_;
   struct {
-    Slot seen, storage, place, name, parameter_slot, gradient_slot;
+    Slot seen, storage, place, name, parameter_slot, gradient_slot, memory, content;
   } of_owner_;
   Slot messages_;
   // Interned names.

@@ -42,7 +42,7 @@ PyMethodDef functions[] = {
     {"number", entry<&HotPath::number_of_storage, 1>, kFastCall, nullptr},
     {"sweep", entry<&HotPath::sweep, 0>, kFastCall, nullptr},
     {"operands", entry<&HotPath::operands, 8>, kFastCall, nullptr},
-    {"ask", entry<&HotPath::ask, 1>, kFastCall, nullptr},
+    {"ask", entry<&HotPath::ask, 2>, kFastCall, nullptr},
     {"forget", entry<&HotPath::forget, 0>, kFastCall, nullptr},
     {"end", entry<&HotPath::end, 0>, kFastCall, nullptr},
     {"surrounded", surrounded, kFastCall, nullptr},

@@ -80,6 +80,8 @@ class HotPath::Work {
   /// The number of the storage of the tensor that was read last.
   [[nodiscard]] uint64_t storage() const { return message_.fixed.storage; }
 
+  [[nodiscard]] const TensorMessage& last() const { return message_; }
+
   /// Packs the tensor that was read last; more than once for more than one place.
   void put(const Position& at) {
     convtrace_tensor& fixed = message_.fixed;

@@ -296,7 +296,7 @@ void WriterThread::say_end(const OpenTrace& trace) const {
   const char* const next = findings_ + warnings_ != 0 ? "convtrace findings"
                            : nan_step_                ? "convtrace show --nan"
                            : lost_ != 0               ? "convtrace info"
-                                                      : "convtrace-diff OTHER.ctrace";
+                                                      : "convtrace check";
   std::string found = count_noun(findings_, "error finding");
   if (warnings_ != 0) found += ", " + count_noun(warnings_, "warning");
   const std::string nan =

@@ -21,13 +21,15 @@ class State:
     `capture`: values of the current step are wanted. `follows`: module outputs are of interest, for
     their values or for the scopes of their backward pass. `flags`: the engine's last answer. `walk`: how often
     steps began and modules were named or asked for their parameters; `step_walk`: the same when this step began.
+    `epoch`: 1 + how many updates of weights were not recorded; what was noted of weights before such a one holds no more.
     """
 
-    __slots__ = ("active", "capture", "follows", "step", "flags", "walk", "step_walk")
+    __slots__ = ("active", "capture", "follows", "step", "flags", "walk", "step_walk", "epoch")
 
     def __init__(self):
         self.active = self.capture = self.follows = False
         self.step = self.flags = self.walk = self.step_walk = 0
+        self.epoch = 1
 
 
 class Observer(State):

@@ -41,7 +41,7 @@ TEST_CASE("trace reader: what is no trace is refused with its reason", "[reader]
   const auto status_of = [](const std::string& path) { return TraceReader::open(path).status(); };
 
   write_file(dir / "empty", "");
-  CHECK(status_of(dir / "empty").code == StatusCode::kTruncated);
+  CHECK(status_of(dir / "empty").code == StatusCode::kEmpty);
 
   write_file(dir / "short text", "hello\n");
   CHECK(status_of(dir / "short text").code == StatusCode::kNotATrace);

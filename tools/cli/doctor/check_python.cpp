@@ -16,13 +16,27 @@ std::string hiding_option(const std::vector<std::string>& python) {
   return "";
 }
 
-void check_torch(const nlohmann::json& said, std::vector<Line>& lines) {
-  if (!said.contains("torch") || !said["torch"].is_string()) {
+/// A program without PyTorch may still launch kernels, where there is a driver.
+void check_no_torch(const Subject& subject, std::vector<Line>& lines) {
+  if (python_part(subject.command).empty()) {
     lines.push_back(
         {"torch", Level::kWarn, "this Python has no PyTorch",
          "modules and steps are seen in PyTorch programs; name yours: doctor -- python train.py"});
     return;
   }
+  const bool driver = std::ranges::any_of(lines, [](const Line& line) {
+    return line.name == "driver" && line.level == Level::kOk;
+  });
+  lines.push_back({"torch", driver ? Level::kWarn : Level::kFail,
+                   subject.python + ", which runs the command, has no PyTorch" +
+                       (driver ? ": kernels are traced, modules and steps are not"
+                               : ", and without a CUDA driver nothing else is traced"),
+                   "activate the environment that has PyTorch, or name its python"});
+}
+
+void check_torch(const Subject& subject, std::vector<Line>& lines) {
+  const nlohmann::json& said = subject.answer;
+  if (!said.contains("torch") || !said["torch"].is_string()) return check_no_torch(subject, lines);
   const std::string version = said["torch"];
   int major = 0, minor = 0;
   std::sscanf(version.c_str(), "%d.%d", &major, &minor);
@@ -70,7 +84,7 @@ void check_python(const Subject& subject, std::vector<Line>& lines) {
                      "the option " + hiding + " keeps site packages or PYTHONPATH out",
                      "leave it out where the trace lacks modules"});
   }
-  check_torch(said, lines);
+  check_torch(subject, lines);
 }
 
 void check_allocator(const Subject& subject, std::vector<Line>& lines) {

@@ -231,7 +231,7 @@ RepeatCommand::RepeatCommand(CLI::App& app)
   app_->add_option("-n", count_, "So many runs. Default: 2.")
       ->check(CLI::Range(2U, kMostRuns))
       ->type_name("N");
-  app_->add_option("--output", output_,
+  app_->add_option("-o,--output", output_,
                    "Folder of the runs, new or empty. Default: convtrace-repeat-1, or the next "
                    "number.")
       ->type_name("DIR");

@@ -143,9 +143,10 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
   visit(how, receiver, makers, around);
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before,
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
          factor] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, factor);
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
+        factor);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

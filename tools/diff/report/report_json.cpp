@@ -151,7 +151,7 @@ Json root_json(const std::optional<RootReport>& root) {
     json["between"] = {{"after", root->agreed_before ? place(*root->agreed_before) : Json()},
                        {"before", place(*root->came_in)}};
   }
-  if (root->weights_differ) json["note"] = "weights differ before step 0";
+  if (root->weights_differ) json["note"] = root_sentence(*root);
   if (!root->buffers.empty()) json["buffers"] = root->buffers;
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";

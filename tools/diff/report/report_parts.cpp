@@ -31,13 +31,17 @@ std::string side_type(const SideReport& side) {
   return text + " on " + device_text(side.device);
 }
 
+/// Whether inputs of the root were compared, and all of them have equal bits.
+bool inputs_agree(const RootReport& root) {
+  return root.record.comparison.worst_input == Class::kIdentical && inputs_were_compared(root);
+}
+
 /// A sentence about a diverged result, by the worst of its inputs.
 std::string result_sentence(const RootReport& root) {
   switch (root.record.comparison.worst_input) {
     case Class::kIdentical:
-      return inputs_were_compared(root)
-                 ? "inputs agree, the result does not"
-                 : "the result diverges; what it was made of was not compared";
+      return inputs_agree(root) ? "inputs agree, the result does not"
+                                : "the result diverges; what it was made of was not compared";
     case Class::kBitDifference:
       return "the result diverges; an input has other bits, but only its hash was recorded";
     case Class::kWithinNoise:
@@ -115,14 +119,22 @@ std::string meaning_of_root(const RootReport& root) {
     case format::Phase::kRecompute:
       return agreement_before(root, "what is computed again for the backward pass", true);
     case format::Phase::kBackward:
-      return agreement_before(root, "the gradients", false) + ": look at the backward pass";
+      return agreement_before(root, "the gradients", false) +
+             (is_shown(root, format::Phase::kLoss, Shown::kEqual) ||
+                      is_shown(root, format::Phase::kForward, Shown::kEqual)
+                  ? ": look at the backward pass"
+                  : "");
     case format::Phase::kCommunication:
       return agreement_before(root, "what ranks exchange", true);
     case format::Phase::kOptimizer:
-      return agreement_before(root, "the updated weights", false) + ": look at the optimizer";
+      return agreement_before(root, "the updated weights", false) +
+             (is_shown(root, format::Phase::kBackward, Shown::kEqual) ? ": look at the optimizer"
+                                                                      : "");
     case format::Phase::kEvaluation:
-      return "what is computed without gradients differs, on equal inputs: look at weights that no "
-             "optimizer sets (a target network, an average)";
+      return inputs_agree(root)
+                 ? "what is computed without gradients differs, on equal inputs: look at weights "
+                   "that no optimizer sets (a target network, an average)"
+                 : "what is computed without gradients differs";
     case format::Phase::kTuning:
       return "";  // belongs to no step
   }
@@ -176,7 +188,7 @@ std::string root_sentence(const RootReport& root) {
     return "only the " + root.only_in + " has this gradient: in the other run nothing flows back " +
            "to the parameter, although its module was called";
   }
-  if (root.weights_differ) return "weights differ before step 0";
+  if (root.weights_differ) return "weights differ before step " + std::to_string(record.step);
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:
       if (!record.op.empty() && root.consumer->op == record.op &&
@@ -229,8 +241,14 @@ std::string phase_text(const DiffResult& result) {
     return step + "the runs begin with other weights: look at the seed, and at what was loaded";
   }
   if (record.phase == format::Phase::kData && result.root->came_in) {
-    return step + "what modules gave out agrees, what " + scope_text(record.scope) +
-           " was given does not: look at labels, and at code between modules";
+    const auto& agreed = result.root->agreed_before;
+    const std::string given =
+        "what " + escape_text(tools::module_text(record.scope)) + " was given ";
+    return step +
+           (agreed ? "what " + escape_text(tools::module_text(agreed->scope)) +
+                         " gave out agrees, " + given + "does not"
+                   : given + "differs") +
+           ": look at labels, and at code between modules";
   }
   if (!result.root->buffers.empty()) {
     return step +
@@ -345,9 +363,13 @@ std::string before_text(const DiffResult& result) {
   const RootReport& root = *result.root;
   std::string text = tools::counted(root.matched_before, "value") + " matched";
   const auto& first = result.first_bit_difference;
-  const bool same_steps = first && root.record.step > 0 && first->record.step == root.record.step &&
+  const bool same_steps = root.matched_in_earlier_steps > 0 && first && result.bits_unknown == 0 &&
+                          first->record.step == root.record.step &&
                           root.one_sided_before.count == 0;
-  return text + (same_steps ? "; all earlier steps are the same bit by bit" : "");
+  if (same_steps)
+    text += "; the " + count_text(root.matched_in_earlier_steps) +
+            " of earlier steps are the same bit by bit";
+  return text;
 }
 
 bool inputs_were_compared(const RootReport& root) {

@@ -66,7 +66,7 @@ struct StepRow {
 [[nodiscard]] std::string factor_text(const RecordReport& record);
 /// The same of what differs at a root; "... , in all 8 calls of the step" of scalars.
 [[nodiscard]] std::string factor_text(const RootReport& root);
-/// The agreement before the root: "12 values matched; all earlier steps are the same bit by bit".
+/// The agreement before the root: "12 values matched; the 8 of earlier steps are the same bit by bit".
 /// @pre there is a root.
 [[nodiscard]] std::string before_text(const DiffResult& result);
 /// The values before the root that only one run recorded; "" if there are none.

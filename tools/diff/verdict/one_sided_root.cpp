@@ -55,6 +55,14 @@ bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, boo
   return (in_base ? match.base : match.cand) < index;
 }
 
+/// @return the count of matches in front of the first that is behind the value `index` of one run.
+uint32_t matches_before(const StepPair& pair, bool in_base, uint32_t index) {
+  const auto& matches = pair.alignment.matches;
+  const auto behind = std::ranges::find_if(
+      matches, [&](const Match& one) { return (in_base ? one.base : one.cand) > index; });
+  return static_cast<uint32_t>(behind - matches.begin());
+}
+
 RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
                           const PairReporter& reporter) {
   RootReport root;
@@ -62,7 +70,8 @@ RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
   root.record.comparison = decided(Class::kDiverged, Field::kNone);
   root.record.cand_scope = root.record.scope;
   root.record.cand_slot = root.record.slot;
-  root.position = index;
+  root.position = matches_before(pair, in_base, index);
+  root.before = shown_before(pair, static_cast<uint32_t>(root.position));
   return root;
 }
 
@@ -118,8 +127,13 @@ std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
     return std::nullopt;
   const ValueRecord& record = pair.base_of(first->match);
   if (record.kind != SlotKind::kGrad || record.unclipped) return std::nullopt;
-  for (uint32_t m = 0; m < pair.size(); ++m)
-    if (pair.base_of(m).unclipped && !agrees(pair.comparisons[m].verdict)) return std::nullopt;
+  bool compared = false;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    if (!pair.base_of(m).unclipped) continue;
+    if (!agrees(pair.comparisons[m].verdict)) return std::nullopt;
+    compared = true;
+  }
+  if (!compared) return std::nullopt;
   RootReport root = report_root(pair, *first, reporter);
   root.setting = "gradients of norm " + tools::number_text(base.before) + " are clipped to " +
                  tools::number_text(base.after) + " in the baseline, to " +

@@ -275,42 +275,35 @@ void RankDiff::find_root(const StepPair& pair) {
     outcome_.births.push_back(reporter_.of_match(pair, m));
   }
   if (outcome_.root) return;
+  outcome_.root = new_root(pair);
+  if (!outcome_.root) return;
+  RootReport& root = *outcome_.root;
+  root.matched_before = matched_before(pair, static_cast<uint32_t>(root.position));
+  root.matched_in_earlier_steps = matched_in_earlier_steps_;
+  root.weights_differ &= outcome_.steps == 0;
+  root.rounding_enlarged = outcome_.carried.count != 0;
+  // A value of one run alone that is the root is not before itself.
+  const bool is_alone = !root.setting.empty() || !root.only_in.empty();
+  if (root.position < is_alone) return;
+  root.one_sided_before =
+      one_sided_.before(pair, pair.alignment.matches[root.position - (is_alone ? 1 : 0)]);
+}
+
+std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   const auto choice = choose_root(pair);
+  std::optional<RootReport> root;
   if (all_gradients_) {
     base_updates_.take(pair.base);
     cand_updates_.take(pair.cand);
     // A step that is not read is equal in both runs.
     if (equal_taken_ > 0 || !(base_updates_.are_unseen() || cand_updates_.are_unseen()))
-      outcome_.root = report_lost_gradient(pair, choice, ignored_, reporter_);
-    if (!outcome_.root && same_structure_)
-      outcome_.root = report_clipping(pair, choice, ignored_, reporter_);
+      root = report_lost_gradient(pair, choice, ignored_, reporter_);
+    if (!root && same_structure_) root = report_clipping(pair, choice, ignored_, reporter_);
   }
-  if (!choice || outcome_.root) return;
-  if (same_structure_) outcome_.root = report_more_passes(pair, *choice, ignored_, reporter_);
-  if (same_structure_ && !outcome_.root)
-    outcome_.root = report_more_calls(pair, *choice, ignored_, reporter_);
-  if (!outcome_.root) outcome_.root = report_root(pair, *choice, reporter_);
-  outcome_.root->matched_before = matched_before(pair, choice->match);
-  outcome_.root->before = shown_before(pair, choice->match);
-  outcome_.root->one_sided_before = one_sided_.before(pair, pair.alignment.matches[choice->match]);
-  outcome_.root->rounding_enlarged = outcome_.carried.count != 0;
-}
-
-std::array<Shown, kPhaseCount> RankDiff::shown_before(const StepPair& pair, uint32_t match) {
-  std::array<Shown, kPhaseCount> shown{};
-  for (uint32_t m = 0; m < match; ++m) {
-    const ValueRecord& record = pair.base_of(m);
-    const SlotKind kind = record.kind;
-    const bool is_state =
-        kind == SlotKind::kParam || kind == SlotKind::kBuffer || kind == SlotKind::kInitialBuffer;
-    // What a module takes in the forward pass shows nothing of what it computes.
-    const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
-    const Class verdict = pair.comparisons[m].verdict;
-    if (is_state || is_taken || verdict == Class::kBitDifference) continue;
-    Shown& of_phase = shown[index_of(record.key.phase)];
-    of_phase = std::max(of_phase, verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual);
-  }
-  return shown;
+  if (!choice || root) return root;
+  if (same_structure_) root = report_more_passes(pair, *choice, ignored_, reporter_);
+  if (same_structure_ && !root) root = report_more_calls(pair, *choice, ignored_, reporter_);
+  return root ? root : report_root(pair, *choice, reporter_);
 }
 
 uint64_t RankDiff::matched_before(const StepPair& pair, uint32_t match) const {

@@ -137,12 +137,10 @@ class RankDiff {
                                        bool with_noise);
   void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
                    std::optional<double> by_hand, const Comparison& judged);
-  /// What the values of the step before a match show of it, by phase.
-  [[nodiscard]] static std::array<Shown, kPhaseCount> shown_before(const StepPair& pair,
-                                                                   uint32_t match);
   void find_carried(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
+  [[nodiscard]] std::optional<RootReport> new_root(const StepPair& pair);
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
   [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;

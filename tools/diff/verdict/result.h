@@ -179,7 +179,8 @@ struct RootReport {
   OneSided one_sided_before;  ///< before the root, in its rank
   /// Compared values before it in its rank that were identical or within noise.
   uint64_t matched_before = 0;
-  /// Position in the execution order of its step: comparable between ranks that run one program.
+  uint64_t matched_in_earlier_steps = 0;  ///< those of matched_before in steps before its own
+  /// Compared values before it in its step: comparable between ranks that run one program.
   uint64_t position = 0;
   /// By format::Phase: data, outputs, losses and gradients of its step before it. kEqual: nothing
   /// differs by more than rounding explains.
@@ -215,7 +216,7 @@ struct RootReport {
   bool in_no_module = false;  ///< the setting is an optimizer's
   /// If only one run has the value: that run, in words.
   std::string only_in;
-  /// Initial parameters differ, so the runs were never equal.
+  /// Parameters differ before the first step that both runs have.
   bool weights_differ = false;
   /// If the root is a value of a module in the step of its first call: buffers of the module that
   /// had other bits before that.

@@ -157,15 +157,33 @@ std::optional<RootChoice> choose_root(const StepPair& pair) {
   return root;
 }
 
+std::array<Shown, kPhaseCount> shown_before(const StepPair& pair, uint32_t end) {
+  std::array<Shown, kPhaseCount> shown{};
+  for (uint32_t m = 0; m < end; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    const SlotKind kind = record.kind;
+    const bool is_state =
+        kind == SlotKind::kParam || kind == SlotKind::kBuffer || kind == SlotKind::kInitialBuffer;
+    // What a module takes in the forward pass shows nothing of what it computes.
+    const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
+    const Class verdict = pair.comparisons[m].verdict;
+    if (is_state || is_taken || verdict == Class::kBitDifference) continue;
+    Shown& of_phase = shown[static_cast<size_t>(record.key.phase)];
+    of_phase = std::max(of_phase, verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual);
+  }
+  return shown;
+}
+
 RootReport report_root(const StepPair& pair, const RootChoice& choice,
                        const PairReporter& reporter) {
   RootReport root;
   root.record = reporter.of_match(pair, choice.match);
   root.position = choice.match;
+  root.before = shown_before(pair, choice.match);
   const Class worst_input = root.record.comparison.worst_input;
   const ValueRecord& record = pair.base_of(choice.match);
-  root.weights_differ = record.kind == SlotKind::kParam && pair.base.step == 0 &&
-                        record.key.phase == format::Phase::kForward;
+  root.weights_differ =
+      record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
   if (record.kind == SlotKind::kOutput)
     root.buffers = initial_buffers(pair, choice.match, reporter);
   const uint32_t first = choice.match - std::min(choice.match, kAround);

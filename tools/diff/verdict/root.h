@@ -6,6 +6,7 @@
 /// Threads:  pure function.
 /// Source:   docs/comparison.md "Verdict".
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,6 +27,9 @@ struct RootChoice {
 /// @return the first birth; if all divergences were passed on, the first of them; a value that changed
 /// between its producer and a consumer, or an op that wrote its operand, before that.
 [[nodiscard]] std::optional<RootChoice> choose_root(const StepPair& pair);
+
+/// By format::Phase: what the first `end` matches show of data, outputs, losses and gradients.
+[[nodiscard]] std::array<Shown, kPhaseCount> shown_before(const StepPair& pair, uint32_t end);
 
 /// @return the root with everything that its step shows; the caller adds what came before the step.
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,

@@ -85,7 +85,8 @@ class RecordFile:
         with open(self.path, "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size < SLOT:
-                raise NotATrace("%s is no trace: it has %d bytes" % (self.path, self.size))
+                raise NotATrace("%s is %s" % (self.path, "no trace: it has %d bytes" % self.size if self.size else
+                                              "empty: nothing was written to it"))
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _file_tag(self, path):

@@ -221,7 +221,9 @@ class ModuleCalls:
         elif behind and not evaluates:
             observer.tell_generators(thread)  # evaluation, or the data since then, may have drawn random numbers
         if observer.capture:
-            observer.hot.ask(module)
+            written = observer.hot.ask(module, observer.optimizers.are_still(thread))
+            if written is not None:
+                observer.optimizers.record_written(thread, written)
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
                 self._needed.note(entry.place, module)

@@ -19,7 +19,7 @@ number of its storage.
 import collections
 import sys
 
-from ..base import engine, own
+from ..base import engine, own, weight_marks
 from . import padding
 
 # Attribute names that only wrappers use ...
@@ -80,7 +80,7 @@ class Owner:
     """Where a parameter lives."""
 
     __slots__ = ("seen", "storage", "place", "name", "parameter_slot", "gradient_slot", "recorded",
-                 "by_position")
+                 "by_position", "memory", "content")
 
     def __init__(self, storage, place, name, parameter_slot, gradient_slot):
         self.seen = 0  # State.walk when the object at this address was last found to be the parameter
@@ -91,6 +91,7 @@ class Owner:
         self.gradient_slot = gradient_slot
         self.recorded = False
         self.by_position = False  # in the optimizer, until a module with it is met
+        self.memory = self.content = 0  # as recorded last (weight_marks.py); 0: never
 
 
 def token(module):
@@ -339,19 +340,25 @@ class Names:
             owner.seen = observer.walk
         return owner
 
-    def ask(self, root):
+    def ask(self, root, compares):
         """Asks the modules of a root which parameters they have, in a step with values: a program may have replaced them
-        (load_state_dict(assign=True), swap_tensors, fully_shard)."""
+        (load_state_dict(assign=True), swap_tensors, fully_shard).
+        @return [(parameter, owner)] of those that were written since their last record, if `compares`; None: none"""
         self._observer.walk += 1
+        seen = []
         for entry, module in self.modules(root):
             for name, parameter in own(module, "_parameters").items():
                 if parameter is None:
                     continue
                 owner = self.owners.get(id(parameter))
                 if owner is not None and owner.place is entry.place and owner.name == name:
+                    if owner.seen != self._observer.walk:
+                        seen.append((parameter, owner))
                     owner.seen = self._observer.walk
                 elif owner is None or owner.seen != self._observer.walk:
                     self.own(parameter, entry, name)
+        with self._observer.read.unobserved():
+            return [one for one in seen if weight_marks.is_written(self._observer, *one)] or None if compares else None
 
     def modules(self, root):
         """(entry, module) of the tree, in order."""

@@ -3,7 +3,7 @@ import functools
 import importlib
 import itertools
 
-from ..base import contents, engine, frames, own, replaced, spent, values
+from ..base import contents, engine, frames, own, replaced, spent, values, weight_marks
 from ..facts import placements, program_facts
 from . import shared_memory
 
@@ -25,6 +25,7 @@ class Optimizers:
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
         self._shared = shared_memory.SharedMemory(observer, torch)
+        self._stepping = set()  # ids of threads in an optimizer's step, and of those whose last one raised
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -56,6 +57,7 @@ class Optimizers:
     def forget(self):
         self._facts = program_facts.OptimizerFacts(self._observer)
         self._shared = shared_memory.SharedMemory(self._observer, self._torch)
+        self._stepping = set()
 
     def any_made(self):
         """Whether there is an optimizer: torch marks the class of each that is made."""
@@ -126,6 +128,7 @@ class Optimizers:
         if self._facts.meets(optimizer):
             self._count_updates(thread, optimizer)
         self._facts.tell(thread.batch, optimizer)
+        self._stepping.add(id(thread))
         thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
@@ -184,8 +187,28 @@ class Optimizers:
                 self._shared.after(thread, number, optimizer, self._parameters)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
+        else:
+            observer.epoch += 1
+        self._stepping.discard(id(thread))
         observer.steps.optimizer_ended()
         thread.slot[0], thread.slot[1] = thread.before_step
+
+    def are_still(self, thread):
+        """Whether what is written to weights now is written by the program: its optimizers are known, and none is in its
+        step. One that calls the program back has not written before it took the gradients."""
+        own = id(thread)
+        return self._observer.steps.sees_optimizer and (
+            not self._stepping or thread.unread_gradients and self._stepping == {own})
+
+    @spent.sampled
+    def record_written(self, thread, written):
+        """Records parameters that the program has written itself since their last record, before they are used.
+        `written`: [(parameter, owner)]"""
+        with self._observer.read.unobserved():
+            for parameter, owner in written:
+                slot = self._observer.port.intern("param_written:" + owner.name)
+                self._pack_weight(thread, thread.slot[1], parameter, owner, slot)
+        self._observer.submit(thread)
 
     def record_initial(self, thread, root):
         """Records the parameters of a root before its first forward, and how they are divided among ranks.
@@ -195,8 +218,7 @@ class Optimizers:
             placement = placements.text_of(parameter)
             if placement:
                 thread.batch.event_fact(owner.place.id, "placement." + owner.name, placement)
-        self.record(thread, engine.FORWARD, (
-            (parameter, owner.place, owner.parameter_slot) for parameter, owner in parameters))
+        self._record_weights(thread, engine.FORWARD, parameters)
         return lazy
 
     def note_weights(self, entry, root):
@@ -222,9 +244,9 @@ class Optimizers:
     def record_unseen(self, thread, root):
         """Records parameters that an unobserved optimizer has updated."""
         if self._observer.capture:
-            self.record(thread, engine.OPTIMIZER, (
-                (parameter, owner.place, owner.parameter_slot)
-                for parameter, owner in self._observer.names.parameters(root)))
+            self._record_weights(thread, engine.OPTIMIZER, self._observer.names.parameters(root))
+        else:
+            self._observer.epoch += 1
 
     def _count_updates(self, thread, optimizer):
         before = self._observer.steps.updates_before(self._counter(optimizer))
@@ -286,9 +308,22 @@ class Optimizers:
     def record_parameter(self, thread, parameter, owner, of_gradients):
         with self._observer.read.unobserved():
             if not of_gradients:
-                self._pack(thread, engine.OPTIMIZER, parameter, owner.place, owner.parameter_slot)
+                self._pack_weight(thread, engine.OPTIMIZER, parameter, owner, owner.parameter_slot)
             elif parameter.grad is not None:
                 self._pack(thread, engine.BACKWARD, parameter.grad, owner.place, owner.gradient_slot)
+
+    @spent.sampled
+    def _record_weights(self, thread, phase, weights):
+        """`weights`: (parameter, owner)."""
+        with self._observer.read.unobserved():
+            for parameter, owner in weights:
+                self._pack_weight(thread, phase, parameter, owner, owner.parameter_slot)
+        self._observer.submit(thread)
+
+    def _pack_weight(self, thread, phase, parameter, owner, slot):
+        value = self._pack(thread, phase, parameter, owner.place, slot)
+        if value is not None:
+            weight_marks.mark(self._observer, owner, value)
 
     @spent.sampled
     def record(self, thread, phase, items):
@@ -304,6 +339,7 @@ class Optimizers:
         if value is not None:
             call = observer.occurrence(place, phase, slot)
             thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
+        return value
 
 
 def _has_closure(optimizer, args, kwargs):

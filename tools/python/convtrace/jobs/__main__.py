@@ -26,7 +26,7 @@ def main(arguments=None):
     for command in (origin, diff):
         command.add_argument("--engine", required=True, choices=["duckdb", "spark"])
         command.add_argument("--json", metavar="F", help="everything that was found; -: stdout")
-        command.add_argument("--output", metavar="DIR", help="keep the tables there; for a cluster of Spark a place that all machines see")
+        command.add_argument("-o", "--output", metavar="DIR", help="keep the tables there; for a cluster of Spark a place that all machines see")
         command.add_argument("--master", metavar="URL", help="of Spark; default: what spark-submit says, else local[*]")
         command.add_argument("--workers", type=int, metavar="N", help="tasks at once, with DuckDB; default: processors")
     options = parser.parse_args(arguments)
