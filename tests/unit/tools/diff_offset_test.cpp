@@ -80,6 +80,59 @@ TEST_CASE("convtrace-diff: settings of a resumed run are compared at the aligned
   CHECK(later.empty());  // behind the root
 }
 
+TEST_CASE("convtrace-diff: a resumed run is held against the weights before its first step",
+          "[diff][steps]") {
+  Run whole = training(5);
+  Run rest = resumed(whole, 2);
+  rest.meta.facts.emplace_back("steps.updates_before", "2");
+  for (const char* module : {"fc1", "fc2"})
+    rest.add({.phase = Phase::kForward,
+              .scope = module,
+              .slot = "param:weight",
+              .values = whole.at(1, module, "param:weight").values});
+  std::ranges::rotate(rest.items, rest.items.end() - 2);
+  {
+    const Pair pair(whole, rest);
+    CHECK(report(pair.base, pair.cand, {}, 0)["root"].is_null());
+  }
+  scale(rest.at(0, "fc2", "output:0"), 2);
+  const auto root = [&] {
+    const Pair pair(whole, rest);
+    const Json turned = report(pair.cand, pair.base, {}, 1)["root"];
+    const Json found = report(pair.base, pair.cand, {}, 1)["root"];
+    CHECK(turned["slot"] == found["slot"]);
+    CHECK(turned.value("note", "") == found.value("note", ""));
+    return found;
+  };
+  CHECK(root()["slot"] == "output:0");  // the weights agree
+  scale(rest.at(0, "fc2", "param:weight"), 1.5);
+  const Json found = root();
+  CHECK(found["step"] == 2);
+  CHECK(found["scope"] == "fc2");
+  CHECK(found["slot"] == "param:weight");
+  CHECK(found["note"] == "weights differ before step 2");
+}
+
+TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offered an offset",
+          "[diff][steps]") {
+  Run whole = training(5);
+  for (uint32_t step = 1; step < 5; ++step)
+    for (float& value : whole.at(step, "fc1", "param:weight").values)
+      value += static_cast<float>(step);
+  Run rest = resumed(whole, 2);
+  rest.add({.phase = Phase::kForward,
+            .scope = "fc1",
+            .slot = "param:weight",
+            .values = whole.at(1, "fc1", "param:weight").values});
+  std::ranges::rotate(rest.items, rest.items.end() - 1);
+  const Pair pair(whole, rest);
+  CHECK(contains(run({pair.base, pair.cand}).out,
+                 "step 0: the candidate begins with the weights of the baseline behind its step 1: "
+                 "compare with --step-offset -2"));
+  CHECK(contains(run({pair.cand, pair.base}).out, "compare with --step-offset 2"));
+  report(pair.base, pair.cand, {"--step-offset", "-2"}, 0);
+}
+
 TEST_CASE("convtrace-diff: steps whose sums are equal are known by their shifted numbers",
           "[diff][steps]") {
   const Run whole = training(5);

@@ -144,9 +144,9 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-         factor] = x;
+         offset, written, factor] = x;
   visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-        factor);
+        offset, written, factor);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

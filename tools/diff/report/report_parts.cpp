@@ -188,6 +188,7 @@ std::string root_sentence(const RootReport& root) {
     return "only the " + root.only_in + " has this gradient: in the other run nothing flows back " +
            "to the parameter, although its module was called";
   }
+  if (!root.written.empty()) return escape_text(root.written);
   if (root.weights_differ) return "weights differ before step " + std::to_string(record.step);
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:
@@ -237,6 +238,18 @@ std::string phase_text(const DiffResult& result) {
   const RecordReport& record = result.root->record;
   const std::string step = "step " + std::to_string(record.step) + ": ";
   if (!result.root->setting.empty()) return step + escape_text(result.root->setting);
+  if (!result.root->written.empty())
+    return step + escape_text(result.root->record.slot) + " of " +
+           escape_text(tools::module_text(record.scope)) + " was " +
+           escape_text(result.root->written);
+  if (const auto& offset = result.root->offset) {
+    const bool is_cand = *offset < 0;
+    const int64_t behind = record.step + std::abs(*offset) - 1;
+    return step + "the " + (is_cand ? "candidate" : "baseline") +
+           " begins with the weights of the " + (is_cand ? "baseline" : "candidate") +
+           " behind its step " + std::to_string(behind) + ": compare with --step-offset " +
+           std::to_string(result.step_offset.steps + *offset);
+  }
   if (result.root->weights_differ) {
     return step + "the runs begin with other weights: look at the seed, and at what was loaded";
   }

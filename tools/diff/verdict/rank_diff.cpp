@@ -116,6 +116,9 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   judge_values(pair, with_noise);
   settle(pair);
   find_root(pair);
+  find_offset(pair);
+  written_.take(base, true);
+  written_.take(cand, false);
   find_first_bit_difference(pair);
   find_carried(pair);
   list_other_forms(pair);
@@ -181,6 +184,8 @@ void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
   // Steps before the first common one are not missing: the other run was resumed after them.
   if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
+  if (outcome_.steps == 0) first_weights_.take_before(step, in_base);
+  written_.take(step, in_base);
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -277,6 +282,13 @@ void RankDiff::find_root(const StepPair& pair) {
   if (outcome_.root) return;
   outcome_.root = new_root(pair);
   if (!outcome_.root) return;
+  if (outcome_.steps == 0) {
+    auto weights = first_weights_.explain(pair, *outcome_.root, reporter_);
+    if (weights) {
+      outcome_.root = std::move(weights);
+      return;
+    }
+  }
   RootReport& root = *outcome_.root;
   root.matched_before = matched_before(pair, static_cast<uint32_t>(root.position));
   root.matched_in_earlier_steps = matched_in_earlier_steps_;
@@ -287,6 +299,11 @@ void RankDiff::find_root(const StepPair& pair) {
   if (root.position < is_alone) return;
   root.one_sided_before =
       one_sided_.before(pair, pair.alignment.matches[root.position - (is_alone ? 1 : 0)]);
+}
+
+void RankDiff::find_offset(const StepPair& pair) {
+  const bool is_open = outcome_.root && outcome_.root->weights_differ && !outcome_.root->offset;
+  if (is_open) outcome_.root->offset = first_weights_.offset_at(pair.base, pair.cand);
 }
 
 std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
@@ -303,7 +320,34 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   if (!choice || root) return root;
   if (same_structure_) root = report_more_passes(pair, *choice, ignored_, reporter_);
   if (same_structure_ && !root) root = report_more_calls(pair, *choice, ignored_, reporter_);
-  return root ? root : report_root(pair, *choice, reporter_);
+  if (root) return root;
+  root = report_root(pair, *choice, reporter_);
+  if (!choice->changed) blame_program(pair, choice->match, *root);
+  return root;
+}
+
+/// The root becomes the parameter that the program wrote itself, if one explains it.
+void RankDiff::blame_program(const StepPair& pair, uint32_t match, RootReport& root) const {
+  const Comparison& found = pair.comparisons[match];
+  const ValueRecord& output = pair.base_of(match);
+  const bool is_result = output.kind == SlotKind::kOutput && !output.key.op && !output.key.family;
+  if (!is_result || !is_measured(found.field) || !agrees(found.worst_input)) return;
+  const auto weight =
+      written_.behind(pair.base, pair.cand, output, pair.cand_of(match), found.difference);
+  if (!weight) return;
+  RootReport blamed;
+  blamed.record = reporter_.of_one(weight->base, 0, true);
+  blamed.record.cand = reporter_.of_one(weight->cand, 0, false).cand;
+  blamed.record.cand_scope = blamed.record.scope;
+  blamed.record.cand_slot = blamed.record.slot;
+  blamed.record.how = root.record.how;
+  blamed.record.confidence = root.record.confidence;
+  blamed.record.comparison = weight->comparison;
+  blamed.position = root.position;
+  blamed.before = root.before;
+  blamed.gradients = std::move(root.gradients);
+  blamed.written = weight->when;
+  root = std::move(blamed);
 }
 
 uint64_t RankDiff::matched_before(const StepPair& pair, uint32_t match) const {

@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "tools/diff/births/births.h"
+#include "tools/diff/births/written_weights.h"
 #include "tools/diff/compare/noise.h"
 #include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
+#include "tools/diff/verdict/first_weights.h"
 #include "tools/diff/verdict/one_sided.h"
 #include "tools/diff/verdict/one_sided_root.h"
 #include "tools/diff/verdict/result.h"
@@ -140,7 +142,9 @@ class RankDiff {
   void find_carried(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
+  void find_offset(const StepPair& pair);
   [[nodiscard]] std::optional<RootReport> new_root(const StepPair& pair);
+  void blame_program(const StepPair& pair, uint32_t match, RootReport& root) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
   [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
@@ -163,6 +167,8 @@ class RankDiff {
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
   UpdatesOfRun base_updates_, cand_updates_;
+  FirstWeights first_weights_;
+  WrittenWeights written_{names_};
 };
 
 }  // namespace convtrace::diff

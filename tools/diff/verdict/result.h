@@ -216,8 +216,13 @@ struct RootReport {
   bool in_no_module = false;  ///< the setting is an optimizer's
   /// If only one run has the value: that run, in words.
   std::string only_in;
+  /// If the root is a parameter that the program wrote itself: when, and in which run, in words.
+  std::string written;
   /// Parameters differ before the first step that both runs have.
   bool weights_differ = false;
+  /// Then, if one run begins with the weights that the other one has later: what is to be added to the
+  /// step numbers of the baseline to get those of the candidate.
+  std::optional<int64_t> offset;
   /// If the root is a value of a module in the step of its first call: buffers of the module that
   /// had other bits before that.
   std::vector<std::string> buffers;

@@ -1,0 +1,45 @@
+#pragma once
+/// @file first_weights.h
+/// Weights of a resumed run before its first step, and those that the other run has at that point.
+///
+/// A resumed run records its weights before its first step; the other run recorded the same weights
+/// behind the update before. Neither is a record of the first common step of both.
+///
+/// Place:    rank_diff.h, one of each rank.
+/// Memory:   updates of one step of each run; hashes of the first weights.
+/// Threads:  not thread-safe.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "tools/diff/verdict/root.h"
+
+namespace convtrace::diff {
+
+class FirstWeights {
+ public:
+  /// Takes a step of one run before the first common one.
+  void take_before(const StepRecords& step, bool in_base);
+
+  /// @param pair  the first common step.
+  /// @param root  found in it.
+  /// @return the weights before the step as the root, if they differ by so much that `root` follows.
+  [[nodiscard]] std::optional<RootReport> explain(const StepPair& pair, const RootReport& root,
+                                                  const PairReporter& reporter) const;
+
+  /// Takes a common step. The first one shows the weights that both runs begin with.
+  /// @return what is to be added to the step numbers of the baseline to get those of the candidate,
+  /// so that the first weights of one run are those of the other one behind this step.
+  [[nodiscard]] std::optional<int64_t> offset_at(const StepRecords& base, const StepRecords& cand);
+
+ private:
+  using Hashes = std::unordered_map<uint64_t, uint64_t>;  ///< of parameters, by parameter_key()
+
+  std::array<StepRecords, 2> before_;  ///< by Side: updates of the step before the first common one
+  std::array<Hashes, 2> first_;        ///< by Side
+  std::optional<uint32_t> first_step_;
+};
+
+}  // namespace convtrace::diff
