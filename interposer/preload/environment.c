@@ -22,6 +22,7 @@ _Atomic(int) convtrace_cpu_alloc_v1 = 0;
 int convtrace_other_injection = 0;
 char convtrace_start_folder_v1[PATH_MAX];
 extern int convtrace_explained_v1;
+void convtrace_await_exit(void); /* exit_notice.c */
 
 static int is(const char* text, const char* expected) {
   return text != NULL && strcmp(text, expected) == 0;
@@ -114,6 +115,8 @@ static void use_no_caches(void) {
 
 __attribute__((constructor)) static void enter_process(void) {
   char self[PATH_MAX], path[PATH_MAX];
+  /* First: bash has a getenv of its own, which finds nothing more after a setenv this early. */
+  convtrace_await_exit();
   if (is(getenv("CONVTRACE"), "0") || is(getenv("CONVTRACE_MODE"), "off")) {
     convtrace_explained_v1 = 1; /* as asked for */
     /* The driver does not load the engine, also not for a traced process's child. */

@@ -77,10 +77,9 @@ static void leave_with_status(int status, void* unused) {
   explain(status);
 }
 
-/* What is registered before main runs behind the destructors of all libraries. */
-__attribute__((constructor)) static void await_exit(void) {
-  knows_status =
-      on_exit != NULL && mark_of_command() >= 0 && on_exit(leave_with_status, NULL) == 0;
+/* Called before main: what is registered then runs behind the destructors of all libraries. */
+void convtrace_await_exit(void) {
+  knows_status = on_exit != NULL && mark_of_command() >= 0 && on_exit(leave_with_status, NULL) == 0;
 }
 
 __attribute__((destructor)) static void leave_process(void) {

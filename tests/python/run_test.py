@@ -105,6 +105,12 @@ class Run(ControlsTest):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertRegex(done.stderr, r"^convtrace: CT-2202 .*\n$")
 
+    def test_a_program_that_failed_is_said_to_have_failed(self):
+        for command in "exit 3", "true; exit 3":
+            done = self.run_loop("bash", "-c", command)
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertRegex(done.stderr, r"^convtrace: CT-2202 .* ended with exit code 3 .*\n$")
+
     def test_a_program_none_of_whose_children_trains_gets_one_line(self):
         for command in "true; ls > /dev/null; true", f"{sys.executable} -c 'import torch'; true":
             done = self.run_loop("bash", "-c", command)

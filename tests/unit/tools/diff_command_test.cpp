@@ -48,6 +48,10 @@ TEST_CASE("convtrace-diff: wrong usage is exit 2, help is exit 0", "[diff][comma
   CHECK(run({"one.ctrace"}).code == 2);
   CHECK(run({"a", "b", "--nonsense"}).code == 2);
   CHECK(run({"one.ctrace"}).err == "convtrace-diff: CT-2001 CAND is required (see --help)\n");
+  for (const auto& words : {std::vector<std::string>{"a", "b", "--htlm", "x"}, {"a", "--htlm"}})
+    CHECK(
+        run(words).err ==
+        "convtrace-diff: CT-2001 unknown option \"--htlm\"; the nearest is --html (see --help)\n");
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
   CHECK(contains(help.out, "Exit codes: 0 identical or rounding, 1 diverged"));

@@ -24,9 +24,8 @@ void check_no_torch(const Subject& subject, std::vector<Line>& lines) {
          "modules and steps are seen in PyTorch programs; name yours: doctor -- python train.py"});
     return;
   }
-  const bool driver = std::ranges::any_of(lines, [](const Line& line) {
-    return line.name == "driver" && line.level == Level::kOk;
-  });
+  const bool driver = std::ranges::any_of(
+      lines, [](const Line& line) { return line.name == "driver" && line.level == Level::kOk; });
   lines.push_back({"torch", driver ? Level::kWarn : Level::kFail,
                    subject.python + ", which runs the command, has no PyTorch" +
                        (driver ? ": kernels are traced, modules and steps are not"

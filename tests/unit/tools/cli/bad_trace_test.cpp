@@ -39,6 +39,7 @@ TEST_CASE("bad trace: what is no trace is one line and exit code 1", "[cli]") {
       CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
       CHECK(result.err.starts_with("convtrace: CT-2101 "));
       CHECK(result.err.find(name) != std::string::npos);
+      CHECK((result.err.find(": empty: ") != std::string::npos) == (name == std::string("empty")));
     }
   }
 }

@@ -122,6 +122,34 @@ TEST_CASE("run: an option wins over environment and file, for each setting", "[c
             .out == one + '\n');
 }
 
+TEST_CASE("run: -o is --output, for each command that has an output", "[cli]") {
+  const ToolTree tree;
+  CHECK(tree.run({"-o", "x", "--", "printenv", "CONVTRACE_OUTPUT"}).out == "x\n");
+  for (const char* command : {"run", "repeat", "demo", "recover", "strip", "export"}) {
+    CAPTURE(command);
+    CHECK(convtrace({command, "--help"}).out.find("-o,--output") != std::string::npos);
+  }
+}
+
+TEST_CASE("usage: an unknown option is named with the nearest, and no argument gives the help",
+          "[cli]") {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"info", "--jsn"}, "unknown option \"--jsn\"; the nearest is --json (see --help)"},
+      {{"export", "--fromat=npy", "x"}, "\"--fromat\"; the nearest is --format (see --help)"},
+      {{"info"}, "TRACE is required (see --help)"}};
+  for (const auto& [arguments, says] : cases) {
+    CAPTURE(says);
+    const ProcessResult result = convtrace(arguments);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.starts_with("convtrace: CT-2001 "));
+    CHECK(result.err.ends_with(says + "\n"));
+  }
+  const ProcessResult alone = convtrace({});
+  CHECK(alone.exit_code == 2);
+  CHECK(alone.out.empty());
+  CHECK(alone.err == convtrace({"--help"}).out);
+}
+
 TEST_CASE("run: every setting is an option", "[cli]") {
   const ProcessResult help = convtrace({"run", "--help"});
   CHECK(help.exit_code == 0);
@@ -177,7 +205,7 @@ TEST_CASE("run: a tree without the library is one line", "[cli]") {
 
 TEST_CASE("convtrace: usage errors are 2, help and version are 0 and data", "[cli]") {
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{}, {"nothing"}, {"info"}, {"show", "--jsn", "x"}}) {
+       {std::vector<std::string>{"nothing"}, {"info"}, {"show", "--jsn", "x"}}) {
     const ProcessResult result = convtrace(arguments);
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
