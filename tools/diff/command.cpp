@@ -96,7 +96,8 @@ void describe_options(CLI::App& app, Options& options) {
   app.failure_message(tools::usage_message);
   app.footer(
       "Exit codes: 0 identical or rounding, 1 diverged, 2 usage or unreadable input,\n"
-      "3 not comparable or incomplete, 4 values agree but a trace holds error-level findings.");
+      "3 not comparable, incomplete or hidden by rounding, 4 values agree but a trace holds "
+      "error-level findings.");
 }
 
 DiffExitCode exit_code(Verdict verdict) {
@@ -107,6 +108,7 @@ DiffExitCode exit_code(Verdict verdict) {
       return DiffExitCode::kDiverged;
     case Verdict::kNotComparable:
     case Verdict::kIncomplete:
+    case Verdict::kCannotTell:
       return DiffExitCode::kNotComparable;
     case Verdict::kFindings:
       return DiffExitCode::kFindings;

@@ -298,6 +298,7 @@ class Diff {
     result.renamed = std::move(outcome.renamed);
     result.summaries = std::move(outcome.summaries);
     result.carried = std::move(outcome.carried);
+    result.hidden = outcome.hidden;
     result.one_sided = std::move(outcome.one_sided);
     result.other_forms = std::move(outcome.other_forms);
     result.births = std::move(outcome.births);

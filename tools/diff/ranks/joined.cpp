@@ -28,6 +28,7 @@ void append_findings(Findings& all, Findings more) {
 void add_carried(Carried& all, Carried carried) {
   all.count += carried.count;
   all.largest = std::max(all.largest, carried.largest);
+  all.largest_forward = std::max(all.largest_forward, carried.largest_forward);
   const auto step = [](const Carried& one) { return one.first->step; };
   if (carried.first && (!all.first || step(carried) < step(all)))
     all.first = std::move(carried.first);
@@ -98,6 +99,8 @@ void Joined::add_counts(const RankPart& part) {
   result_.bits_unknown += one.bits_unknown;
   result_.bits_known &= one.bits_known;
   result_.allowance.add(one.allowance);
+  if (one.hidden && (!result_.hidden || one.hidden->step < result_.hidden->step))
+    result_.hidden = one.hidden;
   aligned_.add(part.aligned);
   aligned_of_modules_.add(part.aligned_of_modules);
   if (!uncompared_step_) uncompared_step_ = part.uncompared_step;
@@ -227,6 +230,8 @@ void Joined::decide(bool allow_incomplete) {
   } else if (result_.root) {
     result_.verdict = Verdict::kDiverged;
     find_cause();
+  } else if (result_.hidden && result_.hidden->decides) {
+    result_.verdict = Verdict::kCannotTell;
   } else if (!result_.incomplete.empty() && !allow_incomplete) {
     result_.verdict = Verdict::kIncomplete;
   } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {

@@ -87,8 +87,8 @@ void packed(Is<OtherForm> auto& x, auto& visit) {
   visit(first, values);
 }
 void packed(Is<Carried> auto& x, auto& visit) {
-  auto& [count, first, largest] = x;
-  visit(count, first, largest);
+  auto& [count, first, largest, largest_forward] = x;
+  visit(count, first, largest, largest_forward);
 }
 void packed(Is<Allowance> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f] = x;
@@ -117,6 +117,10 @@ void packed(Is<RegionCall> auto& x, auto& visit) {
 void packed(Is<RegionPlace> auto& x, auto& visit) {
   auto& [name, border_equal, calls] = x;
   visit(name, border_equal, calls);
+}
+void packed(Is<Hidden> auto& x, auto& visit) {
+  auto& [step, decides] = x;
+  visit(step, decides);
 }
 void packed(Is<UpdateCount> auto& x, auto& visit) {
   auto& [wrong, all] = x;
@@ -199,11 +203,12 @@ void packed(Is<ReplicaSums> auto& x, auto& visit) {
 /// What is decided about all ranks is left out.
 void packed(Is<DiffResult> auto& x, auto& visit) {
   auto& [base_path, cand_path, verdict, why_not_comparable, root, cause, reason,
-         first_bit_difference, carried, births, waived, exact, why_exact, bits_known, bits_unknown,
-         counts, values, launches, steps, replicas, alias_patterns, summaries, step_offset,
-         preflight, facts, renamed, one_sided, other_forms, allowance, base_findings, cand_findings,
-         incomplete, unread, ranks, base_command, cand_command, noise_given, wholes] = x;
-  visit(root, first_bit_difference, carried, births, waived, exact, why_exact, bits_known,
+         first_bit_difference, carried, hidden, births, waived, exact, why_exact, bits_known,
+         bits_unknown, counts, values, launches, steps, replicas, alias_patterns, summaries,
+         step_offset, preflight, facts, renamed, one_sided, other_forms, allowance, base_findings,
+         cand_findings, incomplete, unread, ranks, base_command, cand_command, noise_given,
+         wholes] = x;
+  visit(root, first_bit_difference, carried, hidden, births, waived, exact, why_exact, bits_known,
         bits_unknown, counts, values, launches, steps, alias_patterns, summaries, step_offset,
         preflight, renamed, one_sided, other_forms, allowance, base_findings, cand_findings,
         incomplete, unread, ranks);

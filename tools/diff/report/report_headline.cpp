@@ -112,6 +112,9 @@ std::string headline(const DiffResult& result) {
     case Verdict::kIncomplete:
       return "INCOMPLETE: what was compared is " + agreement_text(result) +
              ", but not all of both runs was";
+    case Verdict::kCannotTell:
+      return "CANNOT TELL: rounding has grown to the size of the values in step " +
+             std::to_string(result.hidden->step) + ", the first of both runs";
     case Verdict::kSame:
       break;
   }
@@ -121,9 +124,9 @@ std::string headline(const DiffResult& result) {
              ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
                    (alike < result.values ? ", but for what --ignore names" : "")
              : "ROUNDING: no value differs by more than " + explained_text(result) +
-                   std::string(hides_any_fault(result)
-                                   ? ", but rounding has grown to the size of the values"
-                                   : "") +
+                   (result.hidden ? ", but has grown to the size of the values in step " +
+                                        std::to_string(result.hidden->step)
+                                  : "") +
                    unknown_text(result);
 }
 

@@ -42,7 +42,10 @@ Case findings_case(const std::string& run, const Findings& findings, bool in_can
 
 void write_junit_report(const DiffResult& result, std::ostream& out) {
   std::vector<Case> cases;
-  cases.push_back({"the runs can be compared", result.why_not_comparable, ""});
+  const bool is_open =
+      result.verdict == Verdict::kIncomplete || result.verdict == Verdict::kCannotTell;
+  cases.push_back(
+      {"the runs can be compared", is_open ? headline(result) : result.why_not_comparable, ""});
   for (const RankReport& rank : result.ranks) cases.push_back(rank_case(rank));
   cases.push_back(findings_case("baseline", result.base_findings, false));
   cases.push_back(findings_case("candidate", result.cand_findings, true));

@@ -419,6 +419,12 @@ std::vector<std::string> advice(const DiffResult& result) {
   if (result.verdict == Verdict::kIncomplete) {
     return {"--allow-incomplete: what was compared decides."};
   }
+  if (result.verdict == Verdict::kCannotTell) {
+    return {
+        "What would tell: runs that begin with the same bits and record their first steps (--steps "
+        "0-2), both in higher precision (f32 in place of bf16), or one change at a time. What the "
+        "baseline itself does from run to run is shown by: convtrace repeat -- COMMAND"};
+  }
   const bool other_size =
       result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
   const bool other_ranks = std::ranges::find(result.preflight, "world size",

@@ -82,8 +82,6 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> rounding_lines(const DiffResult& result);
 /// The smallest fault that would show beside the rounding of the types in use.
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
-/// @return whether differences by rounding are as large as the values.
-[[nodiscard]] bool hides_any_fault(const DiffResult& result);
 /// The values that could not be read, a line for each reason.
 [[nodiscard]] std::vector<std::string> unread_lines(const DiffResult& result);
 /// Modules, ops and inputs that only one run has, a line each.

@@ -22,11 +22,6 @@ std::string percent_text(double share) {
   return share > 0 && share < kLeast ? number_text(share, 2) : tools::percent_text(share, 2);
 }
 
-/// The smallest fault that would show in every tensor, relative to its size.
-double smallest_fault(const DiffResult& result) {
-  return std::max(result.allowance.value, kGain * result.carried.largest);
-}
-
 }  // namespace
 
 std::string factor_text(const RecordReport& record) {
@@ -134,16 +129,15 @@ std::vector<std::string> rounding_lines(const DiffResult& result) {
   return lines;
 }
 
-bool hides_any_fault(const DiffResult& result) { return smallest_fault(result) >= 1; }
-
 std::string hidden_text(const DiffResult& result) {
   const Allowance& allowed = result.allowance;
   if (unit_roundoff(allowed.coarsest) == 0) return "";
-  const double largest = smallest_fault(result);
-  if (largest >= 1) {
-    return "from there on a fault of any size may look the same: compare runs that share their "
-           "bits for longer, or fewer steps";
+  if (result.hidden) {
+    return "from step " + std::to_string(result.hidden->step) +
+           " on a fault of any size may look the same: compare runs that share their bits for "
+           "longer, or fewer steps";
   }
+  const double largest = std::min(1.0, smallest_fault(allowed, result.carried.largest));
   const auto below = [largest](double limit, const char* what) {
     return limit > largest ? ", " + percent_text(std::min(1.0, limit)) + what : "";
   };

@@ -32,7 +32,8 @@ class TextReport {
   void write() {
     preflight();
     const bool good = result_.verdict == Verdict::kSame;
-    const bool open = result_.verdict == Verdict::kIncomplete;
+    const bool open =
+        result_.verdict == Verdict::kIncomplete || result_.verdict == Verdict::kCannotTell;
     out_ << paint(good   ? "32;1"
                   : open ? "33;1"
                          : "31;1",
@@ -60,7 +61,7 @@ class TextReport {
     line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
-    if (result_.root && result_.root->has_values()) next();
+    if (result_.root && result_.root->leads_on()) next();
   }
 
  private:

@@ -10,6 +10,10 @@
 namespace convtrace::diff {
 namespace {
 
+bool is_gradient_flow(SlotKind kind) {
+  return kind == SlotKind::kGradOutput || kind == SlotKind::kGradInput;
+}
+
 bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitDifference; }
 
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
@@ -121,6 +125,7 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   written_.take(cand, false);
   find_first_bit_difference(pair);
   find_carried(pair);
+  find_hidden(pair.base.step);
   list_other_forms(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
@@ -262,8 +267,21 @@ void RankDiff::find_carried(const StepPair& pair) {
     const ValueRecord& record = pair.base_of(m);
     const bool has_size = is_measured(c.field) && record.kind != SlotKind::kGrad &&
                           record.kind != SlotKind::kBuffer && !is_update(record);
-    if (has_size) carried.largest = std::max(carried.largest, c.difference);
+    if (!has_size) continue;
+    carried.largest = std::max(carried.largest, c.difference);
+    if (!is_gradient_flow(record.kind))
+      carried.largest_forward = std::max(carried.largest_forward, c.difference);
   }
+}
+
+/// What the user allows by --tol hides nothing.
+void RankDiff::find_hidden(uint32_t step) {
+  const Allowance& allowed = outcome_.allowance;
+  if (outcome_.hidden || outcome_.root || allowed.by_tolerance) return;
+  const Carried& carried = outcome_.carried;
+  if (smallest_fault(allowed, carried.largest) < 1) return;
+  outcome_.hidden = {step,
+                     outcome_.steps == 0 && smallest_fault(allowed, carried.largest_forward) >= 1};
 }
 
 void RankDiff::list_other_forms(const StepPair& pair) {
@@ -338,6 +356,8 @@ void RankDiff::blame_program(const StepPair& pair, uint32_t match, RootReport& r
   RootReport blamed;
   blamed.record = reporter_.of_one(weight->base, 0, true);
   blamed.record.cand = reporter_.of_one(weight->cand, 0, false).cand;
+  blamed.record.phase = root.record.phase;
+  blamed.record.call = root.record.call;
   blamed.record.cand_scope = blamed.record.scope;
   blamed.record.cand_slot = blamed.record.slot;
   blamed.record.how = root.record.how;

@@ -79,6 +79,7 @@ struct RankOutcome {
   /// Values in pieces of which only hashes are known, but for inputs, whose fault outputs show.
   uint64_t hashes_of_pieces = 0;
   Carried carried;
+  std::optional<Hidden> hidden;
   std::optional<uint32_t> last_base_step, last_cand_step;
   std::vector<RenamedModule> renamed;
   std::vector<OneSidedGroup> one_sided;
@@ -140,6 +141,7 @@ class RankDiff {
   void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
                    std::optional<double> by_hand, const Comparison& judged);
   void find_carried(const StepPair& pair);
+  void find_hidden(uint32_t step);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
   void find_offset(const StepPair& pair);

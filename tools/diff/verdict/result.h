@@ -28,7 +28,15 @@
 namespace convtrace::diff {
 
 /// kIncomplete: the compared parts agree, but some parts of the runs were not compared.
-enum class Verdict : uint8_t { kSame, kDiverged, kNotComparable, kFindings, kIncomplete };
+/// kCannotTell: rounding hides a fault of any size in the first step of both runs already.
+enum class Verdict : uint8_t {
+  kSame,
+  kDiverged,
+  kNotComparable,
+  kFindings,
+  kIncomplete,
+  kCannotTell
+};
 [[nodiscard]] std::string_view to_string(Verdict value);
 
 /// One run's record of a value.
@@ -94,7 +102,8 @@ inline constexpr size_t kMaxOtherForms = 64;
 struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};
-  double largest = 0;  ///< relative difference
+  double largest = 0;          ///< relative difference
+  double largest_forward = 0;  ///< of values that are no gradients
 };
 
 /// The tolerances where values differ, relative to a tensor's size: a smaller fault there looks
@@ -108,6 +117,18 @@ struct Allowance {
   format::DType coarsest = format::DType::kUnknown;  ///< type of those values
 
   void add(const Allowance& other);
+};
+
+/// @param grown  the largest difference that rounding has grown to, relative.
+/// @return the smallest fault that would show in every tensor, relative to its size.
+[[nodiscard]] double smallest_fault(const Allowance& allowance, double grown);
+
+/// The step from which on rounding hides a fault of any size.
+struct Hidden {
+  uint32_t step = 0;
+  /// It is the first step of both runs, and its forward pass alone shows that. In gradients of small
+  /// tensors one element that a kink gives another sign has that size.
+  bool decides = false;
 };
 
 inline constexpr size_t kMaxGradients = 200;
@@ -234,6 +255,8 @@ struct RootReport {
 
   /// Whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }
+  /// Whether another recording would show more of it.
+  [[nodiscard]] bool leads_on() const { return has_values() && written.empty(); }
 };
 
 struct RankReport {
@@ -280,6 +303,7 @@ struct DiffResult {
   std::optional<Reason> reason;  ///< only without `cause`
   std::optional<RootReport> first_bit_difference;
   Carried carried;  ///< of all ranks
+  std::optional<Hidden> hidden;
   /// Differences that began in their value, of all ranks, the earliest first.
   std::vector<RecordReport> births;
   /// Values that differ, or that only one run has, and do not matter (--ignore).
