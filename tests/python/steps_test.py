@@ -389,6 +389,109 @@ class Steps(StepsTest):
         self.assertEqual({scope for scope, _, _ in self.calls(phase="optimizer")}, {"0", "2"})
 
 
+class Written(StepsTest):
+    """Parameters that the program writes itself are recorded again before they are used."""
+
+    def written(self):
+        return [(t.scope, t.call, t.slot) for t in self.fake.of("tensor") if t.slot.startswith("param_written:")]
+
+    def test_an_optimizers_writes_are_not_the_programs(self):
+        for _ in range(3):
+            self.train(batches=2)
+            self.evaluate()
+        self.assertEqual(self.written(), [])
+
+    def test_a_write_that_torch_counts_is_recorded_once_at_the_next_use(self):
+        self.train()
+        with torch.no_grad():
+            self.model[2].bias[0].mul_(4)
+        self.assertEqual(self.written(), [])
+        self.train(batches=2)
+        self.train()
+        self.assertEqual(self.written(), [("2", 0, "param_written:bias")])
+
+    def test_all_parameters_that_are_loaded_again_are_recorded_in_order(self):
+        self.train()
+        self.model.load_state_dict({name: 2 * value for name, value in self.model.state_dict().items()})
+        self.train()
+        self.assertEqual(self.written(), [(scope, 0, "param_written:" + name) for scope in ("0", "2") for name in ("weight", "bias")])
+
+    def test_writes_that_torch_does_not_count_are_seen_by_their_elements(self):
+        self.train()
+        self.model[0].weight.data.clamp_(-0.01, 0.01)
+        self.model[2].bias.detach().numpy()[:] = 7
+        self.model[2].weight.data = 3 * self.model[2].weight.data
+        self.train()
+        self.assertEqual(self.written(), [("0", 0, "param_written:weight"), ("2", 0, "param_written:weight"), ("2", 0, "param_written:bias")])
+
+    def test_memory_that_moves_without_a_change_is_no_write(self):
+        self.train()
+        for parameter in self.model.parameters():
+            parameter.data = parameter.data.clone()
+        self.train()
+        self.assertEqual(self.written(), [])
+
+    def test_another_parameter_in_its_place_is_no_write(self):
+        self.train()
+        self.model[0].weight = nn.Parameter(2 * self.model[0].weight.detach())
+        self.train()
+        self.assertEqual(self.written(), [])
+
+    def test_evaluation_with_other_weights_and_back_records_both(self):
+        self.train()
+        with torch.no_grad():
+            self.model[0].weight.mul_(2)
+            self.evaluate(passes=1)
+            self.model[0].weight.div_(2)
+        self.train()
+        self.assertEqual([(t.phase, t.slot) for t in self.fake.of("tensor") if t.slot.startswith("param_written:")],
+                         [("evaluation", "param_written:weight"), ("forward", "param_written:weight")])
+
+    def test_a_closure_that_its_optimizer_calls_again_sees_its_writes(self):
+        def closure():
+            self.optimizer.zero_grad()
+            loss = self.model(self.batch()).square().mean()
+            loss.backward()
+            return loss
+
+        self.optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3)
+        for _ in range(2):
+            self.optimizer.step(closure)
+        self.assertEqual(self.written(), [])
+        with torch.no_grad():
+            self.model[0].bias.add_(1)
+        self.optimizer.step(closure)
+        self.assertEqual(self.written(), [("0", 0, "param_written:bias")])
+
+    def test_updates_that_were_not_recorded_hide_writes(self):
+        self.train()
+        self.observer.capture = False
+        self.train()
+        self.observer.capture = True
+        self.train()
+        self.assertEqual(self.written(), [])
+
+    def test_a_tied_weight_is_recorded_once(self):
+        self.model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+        self.model[2].weight = self.model[0].weight
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.train()
+        with torch.no_grad():
+            self.model[0].weight.mul_(2)
+        self.train()
+        self.assertEqual(self.written(), [("0", 0, "param_written:weight")])
+
+    def test_a_loop_without_an_optimizer_updates_its_weights_itself(self):
+        self.without_optimizers()
+        self.observer.steps.sees_optimizer = False
+        for _ in range(3):
+            self.model(self.batch()).sum().backward()
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter.sub_(parameter.grad)
+        self.assertEqual(self.written(), [])
+
+
 class Recompute(ObservedTest):
     def run_checkpointed(self, reentrant):
         from torch.utils.checkpoint import checkpoint

@@ -1,5 +1,6 @@
 // What happens to each gradient and parameter, and to the operands of calls in compiled regions.
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "interposer/core/python/work.h"
@@ -278,7 +279,10 @@ Ref HotPath::ask(const Arguments& given) {
     const Ref module = std::move(pending.back());
     pending.pop_back();
     if (!met.insert(module.get()).second) continue;
-    switch (ask_module(module.get(), pending, compares ? &weights : nullptr)) {
+    const auto below = static_cast<Py_ssize_t>(pending.size());
+    const Found found = ask_module(module.get(), pending, compares ? &weights : nullptr);
+    std::reverse(pending.begin() + below, pending.end());  // in order, as Names.modules
+    switch (found) {
       case Found::kFailed:
         return {};
       case Found::kUnusual:

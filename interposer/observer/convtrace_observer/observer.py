@@ -209,6 +209,10 @@ class Observer(State):
         if is_programs:
             raise error
         try:
+            if type(error) is RecursionError:
+                self.read.skipped += 1  # told as lost: no fault, and deeper calls of the program may follow
+                self.threads.state.batch.messages = []
+                return
             self._failures += 1
             what = "%s: %s: %s" % (site, type(error).__name__, error)
             if self._failures == 1:
@@ -217,6 +221,8 @@ class Observer(State):
                 self.say(engine.WARNING, "CT-1302 %s; modules and tensors are not observed any more" % what)
                 self.remove()
             self.threads.state.batch.messages = []
+        except RecursionError:
+            pass
         except Exception:
             self.active = self.capture = self.follows = False
 

@@ -196,6 +196,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
     case SlotKind::kBuffer:
       return of_module(record, size);
     case SlotKind::kInitialBuffer:
+    case SlotKind::kWritten:
     case SlotKind::kParam:
       return {};
     case SlotKind::kReceived:
@@ -279,6 +280,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       if (!difference.equal) soil(record);
       return;  // it is a source of parameters only
     case SlotKind::kInitialBuffer:
+    case SlotKind::kWritten:
     case SlotKind::kParam:
       return;
     case SlotKind::kReceived:  // gradients of parameters are made of it, or outputs

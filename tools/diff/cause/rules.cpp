@@ -63,6 +63,16 @@ std::optional<Reason> by_known_setting(const DiffResult& result) {
       "setting", result.root->setting, {"no value before it differs by more than rounding"}};
 }
 
+std::optional<Reason> by_write(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  if (root.written.empty()) return std::nullopt;
+  return Reason{
+      "written",
+      root.record.slot + " of " + tools::module_text(root.record.scope) + ": " + root.written,
+      {"no optimizer's step wrote it, and it differs more than at its record before",
+       "the first output that differs is of its module"}};
+}
+
 /// A setting of the module whose result is the root, or of the nearest module around it.
 std::optional<Reason> by_module_setting(const DiffResult& result) {
   const RecordReport& root = result.root->record;
@@ -175,9 +185,10 @@ std::optional<Reason> by_region(const DiffResult& result) {
 
 std::optional<Reason> probable_reason(const DiffResult& result) {
   if (!result.root || result.cause) return std::nullopt;
-  constexpr std::array kRules = {by_known_setting, by_module_setting, by_optimizer_setting,
-                                 by_type,          by_scaled_input,   by_order,
-                                 by_generator,     by_code,           by_region};
+  constexpr std::array kRules = {
+      by_known_setting, by_write,        by_module_setting, by_optimizer_setting,
+      by_type,          by_scaled_input, by_order,          by_generator,
+      by_code,          by_region};
   for (const auto rule : kRules) {
     if (auto reason = rule(result)) return reason;
   }

@@ -29,17 +29,19 @@ void MovedParameters::find_holders(std::string_view path, std::string_view goes_
 
 void MovedParameters::apply(StepRecords& step) {
   if (rules_.empty()) return;
-  for (ValueRecord& record : step.values) {
-    if (record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad) continue;
+  const auto move = [this](ValueRecord& record) {
     const std::optional<Name>& name = of(record);
-    if (!name) continue;
+    if (!name) return;
     const std::string_view slot = names_.text(record.key.slot);
     std::string moved(slot.substr(0, slot.find(':') + 1));
     moved += names_.text(name->tensor);
     record.key.scope = name->scope;
     record.key.slot = names_.intern(moved);
     record.tensor = name->tensor;
-  }
+  };
+  for (ValueRecord& record : step.values)
+    if (record.kind == SlotKind::kParam || record.kind == SlotKind::kGrad) move(record);
+  for (ValueRecord& record : step.written) move(record);
   std::unordered_set<uint64_t> passed;  // hashes of what hollow modules give on as it is
   const auto is_passed = [&](const ValueRecord& record) {
     const bool is_own = record.kind == SlotKind::kOutput || record.kind == SlotKind::kGradOutput;

@@ -23,6 +23,7 @@ bool may_be_mask(SlotKind kind, Phase phase) {
     case SlotKind::kOutput:
     case SlotKind::kBuffer:
     case SlotKind::kInitialBuffer:
+    case SlotKind::kWritten:
       return true;
   }
   return true;

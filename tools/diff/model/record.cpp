@@ -25,6 +25,7 @@ SlotKind slot_kind(std::string_view slot) {
       {"loss", SlotKind::kLoss},
       {"buffer", SlotKind::kBuffer},
       {"buffer_initial", SlotKind::kInitialBuffer},
+      {"param_written", SlotKind::kWritten},
       {"sent", SlotKind::kSent},
       {"received", SlotKind::kReceived}};
   const std::string_view word = slot.substr(0, slot.find(':'));

@@ -34,6 +34,7 @@ enum class SlotKind : uint8_t {
   kLoss,
   kBuffer,
   kInitialBuffer,  ///< before the first call of its model; its bits alone are recorded
+  kWritten,        ///< a parameter that the program wrote itself (written_weights.h)
   kSent,           ///< to a collective
   kReceived,       ///< of a collective
   kOther
@@ -139,6 +140,8 @@ struct ValueRecord {
 struct StepRecords {
   uint32_t step = 0;
   std::vector<ValueRecord> values;  ///< in execution order
+  /// Parameters that the program wrote itself: they are evidence, and not among `values`.
+  std::vector<ValueRecord> written{};
   std::vector<uint32_t> launches;   ///< numbers of launch_keys.h
   std::vector<uint64_t> dims;
   std::vector<std::byte> samples;
@@ -147,6 +150,7 @@ struct StepRecords {
   /// Empties the step and keeps its memory for the next.
   void clear() {
     values.clear();
+    written.clear();
     launches.clear();
     dims.clear();
     samples.clear();

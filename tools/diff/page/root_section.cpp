@@ -47,7 +47,7 @@ void RootSection::differences() const {
 }
 
 void RootSection::commands() const {
-  if (!root_.has_values()) return;
+  if (!root_.leads_on()) return;
   const std::vector<std::string> lines = next_commands(result_);
   if (lines.empty()) return;
   out_ << "<li>Store these values in both runs, and compare them element by element:"

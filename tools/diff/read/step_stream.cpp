@@ -193,7 +193,7 @@ void StepStream::take(const format::TensorStats& event) {
   step->samples.insert(step->samples.end(), event.samples.begin(), event.samples.end());
   step->samples.insert(step->samples.end(), event.leading.begin(), event.leading.end());
   record.samples_bytes = static_cast<uint32_t>(step->samples.size() - record.samples_at);
-  step->values.push_back(record);
+  (slot.kind == SlotKind::kWritten ? step->written : step->values).push_back(record);
 }
 
 void StepStream::take(const format::Launch& event) {

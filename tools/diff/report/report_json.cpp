@@ -108,6 +108,7 @@ Json root_json(const std::optional<RootReport>& root) {
   Json json = record_json(root->record, (root->effect ? *root->effect : root->record).comparison);
   json["setting"] = text_or_null(root->setting);
   json["only_in"] = text_or_null(root->only_in);
+  json["written"] = text_or_null(root->written);
   const auto& [wrong, all] = root->updates;
   json["updates"] = all == 0 ? Json() : Json{{"wrong", wrong}, {"all", all}};
   json["holder"] = root->holder ? Json{{"in", root->holder->in_cand ? "cand" : "base"},
@@ -416,7 +417,7 @@ Json json_report(const DiffResult& result) {
   }
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
-  const bool has_next = result.root && result.root->has_values();
+  const bool has_next = result.root && result.root->leads_on();
   json["next"] = has_next ? Json(next_commands(result)) : Json::array();
   return json;
 }

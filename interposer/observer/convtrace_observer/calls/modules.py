@@ -9,7 +9,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 import functools
 import sys
 
-from ..base import engine, frames, mode_of, own, spent, values
+from ..base import contents, engine, frames, mode_of, own, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
@@ -189,7 +189,7 @@ class ModuleCalls:
             if entry is not None:  # which C++ did not find by the module's token
                 return None if thread.entry is entry.wrapper else entry
             return observer.names.add_called(module, thread.entry, self._running(thread.entry))
-        if own(module, "__dict__").get("_is_replica"):
+        if contents.attribute(module, "_is_replica"):
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
             return None

@@ -1,0 +1,40 @@
+#pragma once
+/// @file weight_mark.h
+/// What is kept of a parameter when it is recorded, to see later whether the program has written it
+/// since: the number of its storage, how often torch has counted a write to it, and some of its
+/// elements.
+///
+/// Torch counts no write through `.data`, through numpy, or by another process; the elements show it.
+/// Writes of few elements by such ways are not seen, and none in memory of a device.
+///
+/// Place:    under hot_path.h; Owner.mark of calls/naming.py is the reference.
+/// Threads:  those that hold the GIL.
+
+#include <cstdint>
+
+#include "interposer/core/python/tensor_reader.h"
+
+namespace convtrace::python {
+
+/// Elements of a tensor that are looked at, evenly spaced, the first and the last among them.
+inline constexpr uint64_t kProbed = 8;
+inline constexpr unsigned kStorageBits = 40;
+
+struct WeightMark {
+  uint64_t memory = 0;   ///< epoch, and number of the storage in the low bits; 0: never recorded
+  uint64_t content = 0;  ///< `_version`, and in the low half a digest of elements, 0 for none
+};
+
+/// @param epoch  of the marks that may be compared with this one; not 0.
+WeightMark mark_of(const TensorMessage& message, uint64_t epoch);
+[[nodiscard]] inline bool is_of_epoch(const WeightMark& mark, uint64_t epoch) {
+  return mark.memory >> kStorageBits == epoch;
+}
+/// @pre both are of one epoch.
+[[nodiscard]] inline bool is_written(const WeightMark& before, const WeightMark& now) {
+  const auto digest = [](const WeightMark& mark) { return static_cast<uint32_t>(mark.content); };
+  const bool counted = before.memory == now.memory && before.content >> 32 != now.content >> 32;
+  return counted || (digest(before) != 0 && digest(now) != 0 && digest(before) != digest(now));
+}
+
+}  // namespace convtrace::python

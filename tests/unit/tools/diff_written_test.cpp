@@ -1,0 +1,124 @@
+// Parameters that the program writes itself, by no optimizer's step.
+
+#include <algorithm>
+
+#include "tests/unit/tools/diff_compared.h"
+
+namespace {
+
+using namespace convtrace;
+using diff::DiffResult;
+using diff::Verdict;
+using format::Phase;
+using test::compared;
+using test::Item;
+using test::Run;
+using test::scale;
+using test::where;
+using test::Where;
+
+/// Adds that the program wrote fc2's weight between the update of step `step - 1` and the step, which
+/// multiplied it.
+void write(Run& run, uint32_t step, double factor) {
+  Item written = run.at(step - 1, "fc2", "param:weight", step == 1 ? 1 : 0);
+  written.step = step;
+  written.phase = Phase::kForward;
+  written.slot = "param_written:weight";
+  scale(written, factor);
+  const auto first =
+      std::ranges::find_if(run.items, [step](const Item& item) { return item.step == step; });
+  run.items.insert(first, written);
+}
+
+/// What a weight of fc2 that is `factor` times as large makes in a step.
+void use(Run& run, uint32_t step, double factor) {
+  scale(run.at(step, "fc2", "output:0"), factor);
+  scale(run.at(step, "", "output:0"), factor);
+  scale(run.at(step, "", "loss"), factor);
+}
+
+}  // namespace
+
+TEST_CASE("diff: a weight that the program wrote is the root, not the module that uses it",
+          "[diff][written]") {
+  const Run base = test::training(4);
+  Run cand = base;
+  write(cand, 2, 4);
+  use(cand, 2, 4);
+  const DiffResult result = compared(base, cand);
+  CHECK(result.verdict == Verdict::kDiverged);
+  CHECK(where(result) == Where{2, Phase::kForward, "fc2", "param:weight"});
+  CHECK(result.root->written ==
+        "written by the program between step 1's update and step 2, in the candidate alone");
+  CHECK(result.root->record.comparison.difference > 0.5);
+  REQUIRE(result.reason.has_value());
+  CHECK(result.reason->rule == "written");
+  CHECK(result.root->has_values());
+  CHECK_FALSE(result.root->leads_on());
+}
+
+TEST_CASE("diff: a weight that both runs write, and otherwise, is the root", "[diff][written]") {
+  Run base = test::training(4), cand = base;
+  write(base, 2, 2);
+  use(base, 2, 2);
+  write(cand, 2, 4);
+  use(cand, 2, 4);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{2, Phase::kForward, "fc2", "param:weight"});
+  CHECK(result.root->written ==
+        "written by the program between step 1's update and step 2, with other values in each run");
+}
+
+TEST_CASE("diff: a weight that only the baseline writes is told of it", "[diff][written]") {
+  Run base = test::training(4);
+  const Run cand = base;
+  write(base, 1, 3);
+  use(base, 1, 3);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{1, Phase::kForward, "fc2", "param:weight"});
+  CHECK(result.root->written ==
+        "written by the program between step 0's update and step 1, in the baseline alone");
+}
+
+TEST_CASE("diff: a write that changes nothing, or that both runs make, blames nobody",
+          "[diff][written]") {
+  const Run plain = test::training(4);
+  Run same = plain;
+  write(same, 2, 1);
+  const DiffResult alike = compared(plain, same);
+  CHECK(alike.verdict == Verdict::kSame);
+  CHECK(alike.one_sided.empty());
+  CHECK(alike.values == compared(plain, plain).values);
+
+  Run base = plain, cand = plain;
+  write(base, 2, 2);
+  write(cand, 2, 2);
+  use(cand, 2, 4);
+  CHECK(where(compared(base, cand)) == Where{2, Phase::kForward, "fc2", "output:0"});
+  write(same, 3, 1);
+  use(same, 3, 4);
+  CHECK(where(compared(plain, same)) == Where{3, Phase::kForward, "fc2", "output:0"});
+}
+
+TEST_CASE("diff: a write too small for the difference, or of another module, is not the root",
+          "[diff][written]") {
+  const Run base = test::training(4);
+  Run small = base;
+  write(small, 2, 1.001);
+  use(small, 2, 4);
+  CHECK(where(compared(base, small)) == Where{2, Phase::kForward, "fc2", "output:0"});
+  Run other = base;
+  write(other, 2, 4);
+  scale(other.at(2, "fc1", "output:0"), 4);
+  CHECK(where(compared(base, other)).scope == "fc1");
+  CHECK(compared(base, other).root->written.empty());
+}
+
+TEST_CASE("diff: rounding of a weight that both runs average blames nobody", "[diff][written]") {
+  Run base = test::training(4), cand = base;
+  write(base, 2, 2);
+  write(cand, 2, 2 * (1 + 1e-7));
+  CHECK(compared(base, cand).verdict == Verdict::kSame);
+  use(cand, 2, 4);
+  CHECK(where(compared(base, cand)) == Where{2, Phase::kForward, "fc2", "output:0"});
+}

@@ -1,0 +1,78 @@
+#pragma once
+/// @file written_weights.h
+/// Parameters that the program wrote itself: by no optimizer's step, but by a merge, an average, a
+/// swap, weights that are clipped or loaded again. The observer records them anew before their next
+/// use; such records are judged by no other rule, and one run may have them alone.
+///
+/// A module whose inputs agree and whose output does not is innocent where a parameter of it was
+/// written so, agreed when it was recorded last, and differs now by as much as the output.
+///
+/// Place:    rank_diff.h, once for each step, and at its root.
+/// Memory:   the last record of each parameter of both runs.
+/// Threads:  not thread-safe.
+/// Source:   docs/recording.md "What is recorded".
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/model/definitions.h"
+#include "tools/diff/compare/compare.h"
+
+namespace convtrace::diff {
+
+/// A parameter as it was when the root was computed, in both runs.
+struct WrittenWeight {
+  StepRecords base, cand;  ///< one value each
+  Comparison comparison;
+  std::string when;  ///< "written by the program between ...": in which run, and since when
+};
+
+class WrittenWeights {
+ public:
+  /// @param names  texts of the records' ids.
+  explicit WrittenWeights(format::Definitions& names) : names_(names) {}
+
+  /// Notes the parameters of a step. Call it once its root is looked for.
+  void take(const StepRecords& step, bool in_base);
+
+  /// @param base, cand  the step. @param output  an output of a module in it whose inputs agree.
+  /// @return the parameter that explains the difference of the output best, if one does.
+  [[nodiscard]] std::optional<WrittenWeight> behind(const StepRecords& base,
+                                                    const StepRecords& cand,
+                                                    const ValueRecord& base_output,
+                                                    const ValueRecord& cand_output,
+                                                    double difference) const;
+
+ private:
+  struct Held {
+    ValueRecord record;
+    uint32_t step = 0;
+    std::vector<uint64_t> shape;
+    std::vector<std::byte> samples;
+
+    [[nodiscard]] ValueView view() const { return {record, shape, samples}; }
+  };
+  using Parameters = std::unordered_map<uint64_t, Held>;
+  /// A parameter of one run when an output was computed, and before it was written.
+  struct Used {
+    ValueView value, before;
+    uint32_t step_before = 0;
+    bool written = false;
+  };
+
+  [[nodiscard]] bool is_used_by(const StepRecords& step, const ValueRecord& written,
+                                const ValueRecord& output) const;
+  [[nodiscard]] static std::optional<Used> used(const Parameters& known, const StepRecords& step,
+                                                const ValueRecord& written,
+                                                const ValueRecord& output);
+  [[nodiscard]] std::optional<WrittenWeight> compared(uint32_t step, const Used& base,
+                                                      const Used& cand, double difference) const;
+
+  format::Definitions& names_;
+  Parameters base_, cand_;
+};
+
+}  // namespace convtrace::diff
