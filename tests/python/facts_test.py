@@ -1,6 +1,7 @@
 """What the observer says about the program that is no tensor: classes and settings of modules, settings of
 optimizers, code; and how the models of one script are told apart."""
 import collections
+import gc
 import importlib
 import os
 import sys
@@ -390,6 +391,52 @@ def twice(function):
         source = "def make(path):\n" + "".join("    %s\n" % line for line in self.SOURCE.replace(
             "return x\n", "return path\n").splitlines()) + "    return Attention\nAttention = make('%s')\n"
         self.assertEqual(self.hash_of(source % "a"), self.hash_of(source % "b"))
+
+    def test_nothing_that_a_class_holds_is_asked_what_it_is(self):
+        asked = []
+
+        class Kind(type):
+            def __getattribute__(cls, name):
+                asked.append(name)
+                return type.__getattribute__(cls, name)
+
+            def __hash__(cls):
+                asked.append("hash")
+                return type.__hash__(cls)
+
+        class Late:  # is made when it is first used
+            __class__ = property(lambda self: asked.append("late"))
+
+        class Reads(property):
+            fget = property(lambda self: asked.append("fget"))
+
+        class Model(nn.Module, metaclass=Kind):
+            setting, settings, both = Late(), (Late(), 2.0), Reads(lambda self: 1)
+            vars()[3] = "no name"
+
+            def forward(self, x, default=Late()):
+                return x
+
+        class Module(type(sys)):
+            def __getattribute__(self, name):
+                asked.append(name)
+                return super().__getattribute__(name)
+
+        asked.clear()
+        with mock.patch.dict(sys.modules, made_up=Module("made_up")):
+            found = [*code_facts.Code(torch).of_class(Model), *code_facts.packages(), *code_facts.files()]
+        self.assertEqual(asked, [])
+        self.assertIn("code.facts_test.py.CodeFacts.%s.<locals>.Model" % self._testMethodName, dict(found))
+
+    def test_a_class_that_was_told_of_may_go(self):
+        codes = code_facts.Code(torch)
+        kind = type("Made", (nn.Linear,), {"__module__": "made_up"})
+        self.assertEqual([name for name, _ in codes.of_class(kind)], ["code.made_up.Made"])
+        self.assertEqual(list(codes.of_class(kind)), [])
+        gone = weakref.ref(kind)
+        del kind
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_torchs_classes_are_its_version(self):
         self.assertEqual(dict(code_facts.Code(torch).of_class(nn.Linear)), {})

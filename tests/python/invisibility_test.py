@@ -72,8 +72,11 @@ class Depth(ObservedTest):
 
     def test_a_failure_where_no_call_is_left_stays_ours(self):
         with unittest.mock.patch("signal.valid_signals", side_effect=RecursionError):
-            self.observer.failed("a hook", RecursionError())
-        self.fake.messages.clear()  # that it failed was said
+            for _ in range(9):
+                self.observer.failed("a hook", RecursionError())
+        self.assertTrue(self.observer.active)  # tearDown: nothing was said
+        nn.Identity()(torch.ones(1))
+        self.assertEqual(sum(one.count for one in self.fake.of("loss")), 9)
 
 
 class Memory(ObservedTest):

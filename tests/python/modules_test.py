@@ -1,5 +1,6 @@
 """What the observer says about module calls: names, calls, phases, values."""
 import copy
+import functools
 import gc
 import threading
 import unittest
@@ -7,6 +8,7 @@ import weakref
 from unittest import mock
 
 from support import ObservedTest, qualified_names, torch
+from convtrace_observer.base import contents
 from convtrace_observer.calls import naming
 
 nn = torch.nn
@@ -322,6 +324,32 @@ class Holders(ObservedTest):
         for _ in range(2):
             Trainer(actor=_layers(4, 4), critic=_layers(4, 1)).step(torch.randn(2, 4), "actor", "critic")
         self.assertEqual([scope for scope in self.scopes() if "." not in scope], ["actor", "critic", "actor#2", "critic#2"])
+
+    def test_dictionaries_of_the_programs_own_are_read_without_their_code(self):
+        class Loud(dict):
+            def get(self, *given):
+                raise AssertionError("asked")
+
+            __contains__ = __getitem__ = __iter__ = items = values = get
+
+        trainer = Trainer(G=_layers(4, 8, 4), D=_layers(4, 4))
+        trainer.__dict__ = Loud(vars(trainer))
+        trainer.G.__dict__ = Loud(vars(trainer.G))
+        trainer.step(torch.randn(2, 4), "G")
+        self.assertEqual(self.scopes(), ["G", "G.0", "G.1"])
+
+    def test_a_proxy_written_in_c_is_not_asked_for_what_is_behind_it(self):
+        self.assertEqual(contents.attributes(functools.partial(len)), {})  # as theirs, its __dict__ is a function of its own
+
+    def test_looks_end_where_models_are_made_in_an_object_that_holds_many(self):
+        looks, trainer = self.observer.modules._holders, Trainer(**{"m%d" % index: _layers(4, 4) for index in range(30)})
+        trainer.other, looks._left = _layers(4, 4, 4), 300
+        for index in range(30):
+            trainer.step(torch.randn(2, 4), "m%d" % index)
+        outermost = [scope for scope in self.scopes() if "." not in scope]
+        self.assertIn("m1", outermost)
+        self.assertNotIn("m20", outermost)
+        self.assertLessEqual(looks._left, 0)
 
     def test_a_look_at_the_stack_keeps_no_object_alive(self):
         class Runs(Trainer):

@@ -1,5 +1,6 @@
 """The way to the engine: its interface, where threads are, tensors and what the observer costs."""
 import os
+import types
 
 from . import contents
 
@@ -16,11 +17,11 @@ def own(module, name):
 
 def mode_of(module, otherwise):
     """Whether a module is in training mode. `otherwise`: where it does not say."""
-    known = own(module, "__dict__").get("training")
+    known = dict.get(contents.attributes(module), "training")
     if known is not None:
         return known
     found = contents.found_in(type(module), "training")
-    of_torch = type(found) is property and (getattr(found.fget, "__module__", None) or "").startswith("torch.")
-    if found is not None and not of_torch:  # a property of the program; that of a compiled module asks the original
-        return otherwise
+    asked = contents.found_in(type(module), "__getattr__") if found is None else found.fget if type(found) is property else None
+    if type(asked) is not types.FunctionType or not str(dict.get(asked.__globals__, "__name__")).startswith("torch."):
+        return otherwise  # the program's; that of torch's compiled module asks the original, that of TorchScript is in C++
     return getattr(module, "training", otherwise)

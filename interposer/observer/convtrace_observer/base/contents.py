@@ -1,10 +1,39 @@
 """What objects of the program hold, read where Python itself keeps it: no iterator, property, `__getattribute__` or metaclass
 of the program runs, since it may draw a number, read a file or have no end."""
+import functools
 import types
 
+bases_of = type.__dict__["__bases__"].__get__
+name_of = type.__dict__["__name__"].__get__
 _mro = type.__dict__["__mro__"].__get__
+_module = type.__dict__["__module__"].__get__
+_qualified_name = type.__dict__["__qualname__"].__get__
 _of_class = type.__dict__["__dict__"].__get__
+# How Python gives out the dictionary of an object: of one whose class is written in Python, and of some of its own. The
+# others' functions are foreign: wrapt's asks the object behind a proxy, and makes it if need be.
+_OF_PYTHON = vars(type("", (), {}))["__dict__"].__doc__
+_OF_KNOWN = tuple(vars(kind)["__dict__"] for kind in (types.ModuleType, type(functools.lru_cache(len))))
 _NOTHING = object()
+
+
+def mro_of(kind):
+    return _mro(kind)
+
+
+def module_of(kind):
+    """@return the name of the module that a class was made in; "" where it says something else."""
+    found = _module(kind)
+    return found if type(found) is str else ""
+
+
+def path_of(kind):
+    """@return a class's name in its module, and the module's"""
+    return module_of(kind) + "." + _qualified_name(kind)
+
+
+def members_of(kind):
+    """@return what a class itself has, by name"""
+    return [(name, member) for name, member in _of_class(kind).items() if type(name) is str]
 
 
 def found_in(kind, name):
@@ -19,7 +48,12 @@ def found_in(kind, name):
 def attributes(thing):
     """@return an object's own dictionary; an empty one where it has none, or its class gives another one out."""
     held = found_in(type(thing), "__dict__")
-    return held.__get__(thing) if type(held) is types.GetSetDescriptorType else {}
+    if not (type(held) is types.GetSetDescriptorType and held.__doc__ == _OF_PYTHON or any(held is one for one in _OF_KNOWN)):
+        return {}
+    try:
+        return held.__get__(thing)
+    except AttributeError:  # of a class that has several bases, one of which is written in C
+        return {}
 
 
 def attribute(thing, name):

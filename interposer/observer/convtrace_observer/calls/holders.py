@@ -7,12 +7,14 @@ does. Where such an object has several models, each is named by its attribute; c
 network) count once, so that a trainer of one model names its layers as if the model had been called in a function.
 
 What objects hold is read as base/contents.py says, and nothing of it is kept. Looked at is the first call of a root
-without a name, and of a class whose modules were not found this often no further one.
+without a name, and of a class whose modules were not found this often no further one. Nor is one when so much was looked at
+that it has taken half a second: a program may make a model for each step in an object that holds thousands of others.
 """
 from ..base import callers, contents
 from . import naming
 
 _MOST_FRUITLESS = 16
+_MOST_LOOKED_AT = 1 << 17  # attributes and modules
 _CONTAINERS = ("ModuleList", "ModuleDict")  # of models that are called by themselves
 
 
@@ -21,11 +23,12 @@ class Holders:
         self._kind = torch.nn.Module
         self._containers = tuple(getattr(torch.nn, name) for name in _CONTAINERS)
         self._fruitless = {}  # class -> how many of its modules were in no object
+        self._left = _MOST_LOOKED_AT
 
     def of(self, module):
         """@return the root that a called module is part of, maybe itself, and the attribute by which it goes, or None"""
-        kind = type(module).__name__
-        if self._fruitless.get(kind, 0) >= _MOST_FRUITLESS:
+        kind = contents.name_of(type(module))
+        if self._fruitless.get(kind, 0) >= _MOST_FRUITLESS or self._left <= 0:
             return module, None
         root, attribute, found = module, None, None
         selves = callers.selves()
@@ -44,8 +47,9 @@ class Holders:
 
     def _in_attributes(self, holder, module):
         """(root, attribute or None) of a module that an object holds; None if it does not."""
-        models = {}
-        for name, one in contents.items(contents.attributes(holder)):
+        models, held = {}, contents.items(contents.attributes(holder))
+        self._left -= len(held)
+        for name, one in held:
             if type(name) is str and issubclass(type(one), self._kind):
                 tree = self._tree(one)
                 if tree is not None:
@@ -79,11 +83,12 @@ class Holders:
             if id(one) in tree:
                 continue
             held = contents.attributes(one)
-            children = held.get("_modules")
-            if not (issubclass(type(children), dict) and issubclass(type(held.get("_parameters")), dict)
-                    and "_buffers" in held):
+            children = dict.get(held, "_modules")
+            if not (issubclass(type(children), dict) and issubclass(type(dict.get(held, "_parameters")), dict)
+                    and dict.__contains__(held, "_buffers")):
                 return None
             tree[id(one)] = one
+            self._left -= 1
             pending.extend(child for _, child in reversed(contents.items(children)) if issubclass(type(child), self._kind))
         return tree
 
@@ -96,4 +101,4 @@ def _learns(tree):
 def _kind_of(module):
     """Class and sizes of a module, which a copy of it has, too."""
     sizes = (item for item in contents.items(contents.attributes(module)) if type(item[1]) is int)
-    return type(module), tuple(item for item in sizes if type(item[0]) is str)
+    return id(type(module)), tuple(item for item in sizes if type(item[0]) is str)

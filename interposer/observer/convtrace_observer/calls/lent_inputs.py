@@ -5,7 +5,7 @@ tensor's memory, torch notes on the storage, for good.
 import collections
 import weakref
 
-from ..base import engine, own, values
+from ..base import contents, engine, own, values
 
 _MOST = 64  # tensors of one step
 _MOST_EXPOSED = 1 << 12  # outputs of modules
@@ -87,7 +87,7 @@ class NeededMemory:
         self._look_at_gradients(self._due or bool(self._exposed))
         if self._original is not None:
             for entry, one in observer.names.modules(module):
-                if type(one).__module__.startswith("torch.nn.modules.") and not own(one, "_forward_pre_hooks"):
+                if contents.module_of(type(one)).startswith("torch.nn.modules.") and not own(one, "_forward_pre_hooks"):
                     self._plain.add(entry.place.id)
 
     def _look_at_gradients(self, wanted):

@@ -4,7 +4,7 @@ that are called as functions, without a module.
 """
 import functools
 
-from ..base import engine, own, replaced, values
+from ..base import contents, engine, replaced, values
 
 _EMBEDDINGS = frozenset(("Embedding", "EmbeddingBag"))
 INDICES = (0, "input")  # the name of an embedding's input, as modules.py has it
@@ -18,9 +18,9 @@ _INTEGERS = range(7, 15)  # of format/model/dtype.h
 
 def index_of(module):
     """The padding index of an embedding, else None."""
-    index = own(module, "__dict__").get("padding_idx")
+    index = dict.get(contents.attributes(module), "padding_idx")
     if type(index) is int and 0 <= index < 2**31:
-        if any(kind.__name__ in _EMBEDDINGS for kind in type(module).__mro__):
+        if any(contents.name_of(kind) in _EMBEDDINGS for kind in contents.mro_of(type(module))):
             return index
     return None
 

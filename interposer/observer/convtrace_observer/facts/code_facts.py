@@ -6,12 +6,13 @@ It is another one for each version of Python."""
 import functools
 import hashlib
 import inspect
+import operator
 import os
 import re
 import sys
 import types
 
-from ..base import FOLDER
+from ..base import FOLDER, contents
 
 _NOT_THE_PROGRAMS = os.path.join(FOLDER, ""), os.path.join(os.path.dirname(os.__file__), "")
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
@@ -26,13 +27,13 @@ _HOLDERS = (
     (property, ("fget", "fset", "fdel")),
     ((functools.cached_property, functools.partialmethod, functools.partial), ("func",)),
     (type(functools.lru_cache(len)), ("__wrapped__",)))
+_TEXTS = bool, int, float, complex, str, bytes, type(None), type(Ellipsis)  # whose texts are the same in every run
 _script = None
 
 
 def forward_of(kind):
     """The code of a class's forward as it was written, under its decorators, or None."""
-    function = getattr(kind, "forward", None)
-    layers = [layer.__code__ for layer in _layers(function, [])]
+    layers = [layer.__code__ for layer in _layers(contents.found_in(kind, "forward"), [])]
     return next((code for code in layers if code.co_name == "forward"), layers[0] if layers else None)
 
 
@@ -42,7 +43,7 @@ class Code:
     def __init__(self, torch):
         self._torch = torch
         self._short = {}
-        self._classes = set()
+        self._classes = {}  # id -> its name: a reference would keep it
 
     def place(self, path, line):
         return "%s:%d" % (self.short(path), line)
@@ -59,13 +60,13 @@ class Code:
 
     def of_class(self, kind):
         """Yields (name, hash) of a class and those it is derived from, but for torch's."""
-        for one in kind.__mro__:
-            if one in self._classes or one is object or one.__module__.partition(".")[0] == "torch":
+        for one in contents.mro_of(kind):
+            name, module = contents.path_of(one), contents.module_of(one)
+            if self._classes.get(id(one)) == name or one is object or module.partition(".")[0] == "torch":
                 continue
-            self._classes.add(one)
-            path = getattr(sys.modules.get(one.__module__), "__file__", None)
-            where = self.short(path) if path else one.__module__
-            yield "code.%s.%s" % (where, one.__qualname__), _class_hash(one)
+            self._classes[id(one)] = name
+            path = _file_of(sys.modules.get(module))
+            yield "code.%s%s" % (self.short(path) if path else module, name[len(module):]), _class_hash(one)
 
 
 def files():
@@ -74,10 +75,10 @@ def files():
     installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
+        path = _file_of(module)
         if name.startswith(_GENERATED):
             continue
-        if not isinstance(path, str) or not path.endswith(".py") or any(one in path for one in _INSTALLED):
+        if path is None or not path.endswith(".py") or any(one in path for one in _INSTALLED):
             continue
         path = os.path.normpath(path)
         folder = next((folder for folder in folders if path.startswith(folder)), None)
@@ -107,9 +108,15 @@ def packages():
             if found and imported.pop(_plain(found[1]), None) is not None:
                 yield "package." + found[1], found[2]
     for module in imported.values():
-        path, version = getattr(module, "__file__", None), getattr(module, "__dict__", {}).get("__version__")
-        if isinstance(path, str) and isinstance(version, str) and any(one in path for one in _INSTALLED):
-            yield "package." + module.__name__, version
+        path, version, name = _file_of(module), *(contents.attribute(module, name) for name in ("__version__", "__name__"))
+        if path is not None and type(version) is type(name) is str and any(one in path for one in _INSTALLED):
+            yield "package." + name, version
+
+
+def _file_of(module):
+    """Where a module's code is, or None. A module that is loaded when it is first asked stays as it is."""
+    path = contents.attribute(module, "__file__")
+    return path if type(path) is str else None
 
 
 def _folders_of_packages(own):
@@ -131,7 +138,7 @@ def own_folders():
     """The script's folder and the one that the process is in."""
     global _script
     # Python removes the name when the script has ended, and facts are recorded after that, too.
-    _script = getattr(sys.modules.get("__main__"), "__file__", None) or _script
+    _script = _file_of(sys.modules.get("__main__")) or _script
     found = [os.path.dirname(os.path.abspath(_script))] if _script else []
     try:
         found.append(os.getcwd())
@@ -145,10 +152,11 @@ def _plain(name):
 
 
 def _class_hash(kind):
-    hasher = hashlib.blake2b(",".join(one.__qualname__ for one in kind.__bases__).encode(), digest_size=8)
-    for name, member in sorted(vars(kind).items()):
+    bases = (contents.path_of(one)[1 + len(contents.module_of(one)):] for one in contents.bases_of(kind))
+    hasher = hashlib.blake2b(",".join(bases).encode(), digest_size=8)
+    for name, member in sorted(contents.members_of(kind), key=operator.itemgetter(0)):
         layers = list(_layers(member, []))
-        own = [one for one in layers if one.__globals__.get("__name__") == kind.__module__] or layers[:1]
+        own = [one for one in layers if dict.get(one.__globals__, "__name__") == contents.module_of(kind)] or layers[:1]
         for function in own:
             hasher.update(name.encode())
             _add_function(hasher, function)
@@ -163,10 +171,10 @@ def _layers(member, seen):
     """Yields a function and the functions in its cells, such as the one that a decorator wraps. Other contents of cells
     are data: a folder's name, a time."""
     for kind, names in _HOLDERS:
-        if isinstance(member, kind):
+        if issubclass(type(member), kind):
             for name in names:
-                yield from _layers(getattr(member, name), seen)
-    if not isinstance(member, types.FunctionType) or member in seen or len(seen) == _MAX_LAYERS:
+                yield from _layers(contents.attribute(member, name), seen)
+    if type(member) is not types.FunctionType or member in seen or len(seen) == _MAX_LAYERS:
         return
     seen.append(member)
     yield member
@@ -180,7 +188,7 @@ def _layers(member, seen):
 
 def _add_function(hasher, function):
     _add_code(hasher, function.__code__)
-    given = *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())
+    given = *(function.__defaults__ or ()), *sorted(contents.items(function.__kwdefaults__), key=operator.itemgetter(0))
     hasher.update(_text(given).encode())
 
 
@@ -204,10 +212,12 @@ def _has_docstring(code):
 
 def _text(value):
     """The same in every run, or nothing."""
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))):
-        return repr(value)
-    if isinstance(value, tuple):
-        return "(%s)" % ",".join(map(_text, value))
-    if isinstance(value, frozenset):
-        return "{%s}" % ",".join(sorted(map(_text, value)))
+    kind = type(value)
+    plain = next((one for one in _TEXTS if issubclass(kind, one)), None)
+    if plain is not None:
+        return plain.__repr__(value)
+    if issubclass(kind, tuple):
+        return "(%s)" % ",".join(map(_text, tuple.__iter__(value)))
+    if issubclass(kind, frozenset):
+        return "{%s}" % ",".join(sorted(map(_text, frozenset.__iter__(value))))
     return ""

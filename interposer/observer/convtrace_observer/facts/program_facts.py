@@ -53,9 +53,8 @@ class ModuleFacts:
     def tell(self, thread, entry, module):
         """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
         this evaluates, or the attributes are others."""
-        children = own(module, "_modules")
-        if _COMPILED in children:
-            module = children[_COMPILED]
+        inner = contents.value_at(contents.attribute(module, "_modules"), _COMPILED)
+        module = module if inner is None else inner
         first, entry.untold = entry.untold, False
         told = not first and self._is_told(entry, module)
         evaluates = thread.slot[1] == engine.EVALUATION
@@ -77,9 +76,9 @@ class ModuleFacts:
 
     def _is_told(self, entry, module):
         """Whether the attributes are those that were recorded, mostly the same objects. Tensors are not compared."""
-        now = own(module, "__dict__")
+        now = contents.attributes(module)
         for name, value in entry.settings:
-            one = now.get(name, self)
+            one = dict.get(now, name, self)
             if one is not value and (not self._is_setting(one) or one != value):
                 return False
         return True
@@ -87,16 +86,17 @@ class ModuleFacts:
     def _news(self, entry, module, first, evaluates):
         """Facts of a module that is called for the first time, or whose attributes have changed."""
         kind, place, before = type(module), entry.place, entry.settings
-        replaces = first and place.told is kind  # another module of the same class at this place
+        known = id(kind), contents.path_of(kind)  # a reference would keep the class
+        replaces = first and place.told == known  # another module of the same class at this place
         settings = () if replaces else self._settings(module)
         mode = next((one for one in before if one[0] == _MODE), (_MODE, True))
         if not evaluates:
-            mode = _MODE, own(module, "__dict__").get(_MODE, mode[1])
+            mode = _MODE, dict.get(contents.attributes(module), _MODE, mode[1])
         entry.settings = (*settings, mode)  # that of its last call in training
         if replaces:
             return
         if first:
-            place.told = kind
+            place.told = known
             yield from self._facts(kind, settings)
             types = self._autocast()
             if types:
@@ -122,7 +122,8 @@ class ModuleFacts:
     def _parameters(self, place, module):
         """Which parameters of a module want no gradient, and which are also another module's."""
         owners, frozen, tied = self._observer.names.owners, [], []
-        for name, parameter in own(module, "_parameters").items():
+        held = own(module, "_parameters")
+        for name, parameter in contents.items(held) if issubclass(type(held), dict) else held.items():
             if parameter is None:
                 continue
             with self._observer.read.unobserved():
@@ -142,7 +143,7 @@ class ModuleFacts:
         return 0 != owner.storage == self._observer.read.storage_of(parameter)
 
     def _facts(self, kind, settings):
-        yield "class", kind.__module__ + "." + kind.__qualname__
+        yield "class", contents.path_of(kind)
         forward = code_facts.forward_of(kind)
         if forward is not None:
             yield "forward", self.code.place(forward.co_filename, forward.co_firstlineno)
@@ -154,8 +155,8 @@ class ModuleFacts:
         yield from _attributes(settings)
 
     def _settings(self, module):
-        return tuple((name, value) for name, value in own(module, "__dict__").items()
-                     if name[0] != "_" and name != _MODE and self._is_setting(value))
+        return tuple((name, value) for name, value in contents.items(contents.attributes(module))
+                     if type(name) is str and name[:1] != "_" and name != _MODE and self._is_setting(value))
 
     def _is_setting(self, value):
         return is_plain(value) or type(value) is self._dtype
@@ -243,8 +244,7 @@ class OptimizerFacts:
     def tell(self, batch, optimizer):
         _, number, groups = self._known[id(_token(optimizer))]
         if not groups:
-            kind = type(optimizer)
-            batch.event_fact(0, "optimizer.%d.class" % number, kind.__module__ + "." + kind.__qualname__)
+            batch.event_fact(0, "optimizer.%d.class" % number, contents.path_of(type(optimizer)))
         all_groups = contents.attribute(optimizer, "param_groups")
         if not issubclass(type(all_groups), list):  # a property of the program would run
             if not groups:
@@ -276,7 +276,7 @@ class OptimizerFacts:
             return repr(float.__float__(value))
         tensor = self._observer.read.tensors(value)
         if not tensor:
-            return type(value).__name__
+            return contents.name_of(type(value))
         with self._observer.read.unobserved():
             memory = self._observer.read(tensor[0])
         number = values.scalar(memory) if memory is not None else None

@@ -2,7 +2,7 @@
 import os
 import sys
 
-from ..base import FOLDER, signals
+from ..base import FOLDER, contents, signals
 from ..calls import ops
 from . import code_facts
 
@@ -51,7 +51,7 @@ def collect(torch):
     yield "version.torch_cuda", str(torch.version.cuda)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield "version.numpy", str(getattr(numpy, "__version__", "unknown"))
+        yield "version.numpy", str(contents.attribute(numpy, "__version__") or "unknown")
     switches = dict(_SWITCHES)
     if _read(torch, _SWITCHES["switch.matmul_fp32_precision"]) is None:
         switches.update(_OLD_SWITCHES)

@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 
-from ..base import engine, own, replaced
+from ..base import contents, engine, own, replaced
 
 _CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
@@ -86,8 +86,8 @@ class Clipping:
         """@return the parameters to be clipped; None where only the program's own code can tell them."""
         kind = type(parameters)
         if kind is list or kind is tuple:
-            return [one for one in parameters if self._tensor in type(one).__mro__]
-        if self._tensor in kind.__mro__:
+            return [one for one in parameters if issubclass(type(one), self._tensor)]
+        if issubclass(kind, self._tensor):
             return [parameters]
         if kind is types.GeneratorType and parameters.gi_code is self._parameters and (
                 inspect.getgeneratorstate(parameters) == inspect.GEN_CREATED):
@@ -115,8 +115,8 @@ class Clipping:
 
     def _is_torchs(self, module, name):
         """Whether the module has this method from Module."""
-        kind = next(kind for kind in type(module).__mro__ if name in vars(kind))
-        return kind is self._module and name not in own(module, "__dict__")
+        found = contents.found_in(type(module), name)
+        return found is contents.found_in(self._module, name) and not dict.__contains__(contents.attributes(module), name)
 
     def _gradients(self, parameters):
         names, intern = self._observer.names, self._observer.port.intern
@@ -130,7 +130,7 @@ class Clipping:
     def _after(self, norm):
         observer = self._observer
         try:
-            if self._tensor in type(norm).__mro__ and observer.capture:
+            if issubclass(type(norm), self._tensor) and observer.capture:
                 observer.optimizers.record(observer.threads.state, engine.BACKWARD, (
                     (norm, observer.names.place(""), observer.port.intern("grad_norm")),))
         except Exception as error:
