@@ -142,7 +142,7 @@ struct StepRecords {
   std::vector<ValueRecord> values;  ///< in execution order
   /// Parameters that the program wrote itself: they are evidence, and not among `values`.
   std::vector<ValueRecord> written{};
-  std::vector<uint32_t> launches;   ///< numbers of launch_keys.h
+  std::vector<uint32_t> launches;  ///< numbers of launch_keys.h
   std::vector<uint64_t> dims;
   std::vector<std::byte> samples;
   bool may_be_cut = false;  ///< the last step of a trace that was not closed
