@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "format/settings/rules.h"
+#include "tests/support/process.h"
 #include "tests/unit/tools/diff_command_scene.h"
 #include "tools/diff/report/next_commands.h"
 
@@ -71,8 +72,19 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   root.came_in.reset();
   root.record.phase = format::Phase::kOptimizer;
   CHECK(contains(text(), " --steps 0 --optimizer-state 1 --config"));
+  result.preflight = {{"compiled", "no", "yes"}};
+  CHECK(contains(text(), " --optimizer-state 1 --compiled all --config"));
   result.cand_command = result.base_command;
+  result.preflight = {{"switch.MKL_CBWR", "AVX2", std::nullopt}, {"host", "a", "b"}};
+  CHECK_FALSE(contains(text(), "put back"));
+  CHECK(contains(text(), "\nMKL_CBWR=AVX2 convtrace run --output root-base.ctrace"));
+  CHECK(contains(text(), "\nenv -u MKL_CBWR convtrace run --output root-cand.ctrace"));
+  result.preflight.clear();
   CHECK(contains(text(), "# first put back the baseline's files, packages and environment\n"));
+  result.base_command.files = result.cand_command.files = {{"a.py", "00"}};
+  CHECK(contains(text(), "\nconvtrace repeat -- python a.py\n"));
+  CHECK_FALSE(contains(text(), "convtrace run"));
+  CHECK(diff::next_title(result) == "see whether the program repeats:");
   result.facts = {{.kind = diff::FactKind::kCode, .name = "m.py: class A"},
                   {.kind = diff::FactKind::kCode, .name = "m.py: class B"}};
   result.preflight = {{"torch", "2.1", "2.2"}, {"numpy", "1", "2"}, {"timm", "1", "2"}};
@@ -80,6 +92,46 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK(contains(text(), "# then the candidate's again\n"));
   root.record.elements.emplace();  // both runs have stored it
   CHECK(text().empty());
+}
+
+TEST_CASE("next commands: a file that changed is checked before a run is recorded",
+          "[diff][next]") {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "src/pkg");
+  const auto write = [&dir](const char* text) {
+    std::ofstream(dir / "src/pkg/it's.py") << text;
+    std::ofstream(dir / "src/same.py") << "same";
+  };
+  const auto hash = [&dir](const char* file) {
+    return test::run_process({"b2sum", "-l", "64", dir / file}).out.substr(0, 16);
+  };
+  diff::DiffResult result;
+  result.root.emplace().record.base.stats.count = 4;
+  write("cand");
+  result.cand_command.words = {"python", "src/train.py"};
+  result.cand_command.directory = dir.path();
+  result.cand_command.files = {{"pkg/it's.py", hash("src/pkg/it's.py")},
+                               {"same.py", hash("src/same.py")},
+                               {"gone.py", "0123456789abcdef"}};
+  write("base");
+  result.base_command = result.cand_command;
+  result.base_command.files["pkg/it's.py"] = hash("src/pkg/it's.py");
+  result.base_command.files["gone.py"] = "1123456789abcdef";
+  result.facts = {{.kind = diff::FactKind::kCode, .name = "pkg/it's.py"}};
+  // convtrace and convtrace-diff write their first option here instead.
+  std::string block =
+      "convtrace() { echo ${3##*/} >> log; }; convtrace-diff() { echo diff >> log; };\n";
+  for (const std::string& line : diff::next_commands(result)) block += line + '\n';
+  const auto paste = [&] {
+    std::filesystem::remove(dir / "log");
+    (void)test::run_process({"bash", "-c", block}, {{}, {}, dir.path()});
+    std::ifstream log(dir / "log");
+    return std::string(std::istreambuf_iterator<char>(log), {});
+  };
+  INFO(block);
+  CHECK(paste() == "root-base.ctrace\ndiff\n");
+  write("cand");
+  CHECK(paste() == "root-cand.ctrace\ndiff\n");
 }
 
 TEST_CASE("convtrace-diff: a run is started again where and with what it was",

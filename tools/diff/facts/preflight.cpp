@@ -71,8 +71,15 @@ RunCommand command_of(const format::TraceMeta& meta) {
   const auto value = [&meta](const char* name) {
     return std::string(meta.fact(name).value_or(""));
   };
-  return {meta.command_line, value("run.executable"), value("run.directory"),
-          value("run.pythonpath")};
+  RunCommand command{.words = meta.command_line,
+                     .executable = value("run.executable"),
+                     .directory = value("run.directory"),
+                     .python_path = value("run.pythonpath")};
+  constexpr std::string_view kCode = "code.";
+  for (const auto& [name, hash] : meta.facts)
+    if (name.starts_with(kCode) && name.ends_with(".py"))
+      command.files[name.substr(kCode.size())] = hash;
+  return command;
 }
 
 std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,

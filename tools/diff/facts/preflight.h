@@ -3,6 +3,7 @@
 /// Compares the metadata of two runs before any value is read: most divergences are explained
 /// there.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct RunCommand {
   std::vector<std::string> words;  ///< the command line
   std::string executable;          ///< of Python
   std::string directory, python_path;
+  std::map<std::string, std::string> files{};  ///< hashes of the program's own files, by name
 };
 
 /// @return how the trace's process was started; unknown parts are empty.

@@ -1,5 +1,6 @@
 #include "tools/diff/page/root_section.h"
 
+#include <cctype>
 #include <cmath>
 #include <string>
 
@@ -50,8 +51,10 @@ void RootSection::commands() const {
   if (!root_.leads_on()) return;
   const std::vector<std::string> lines = next_commands(result_);
   if (lines.empty()) return;
-  out_ << "<li>Store these values in both runs, and compare them element by element:"
-          "<pre tabindex=\"0\">";
+  std::string title = next_title(result_);
+  title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+  out_ << "<li>" << title
+       << "<pre tabindex=\"0\">";
   for (const std::string& line : lines) out_ << quote_markup(line) << "\n";
   out_ << "</pre></li>\n";
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "tools/common/escape.h"
 
@@ -51,42 +53,116 @@ bool is_scalar(const RecordReport& record) {
   return record.base.stats.count <= 1 && record.cand.stats.count <= 1;
 }
 
+bool is_compiled(const DiffResult& result) {
+  return !result.root->code.generated.kernel.empty() ||
+         std::ranges::any_of(result.preflight,
+                             [](const PreflightEntry& one) { return one.name == "compiled"; });
+}
+
 /// What is recorded besides the root: the ops of the module in whose code a value changed that no
-/// module made, and states of an optimizer whose updates differ.
-std::string further_records(const RootReport& root) {
+/// module made, states of an optimizer whose updates differ, and what compiled regions compute.
+std::string further_records(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  const std::string also = is_compiled(result) ? " --compiled all" : "";
   if (root.came_in) {
     const std::string& scope = root.record.scope;
     const size_t dot = scope.rfind('.');
-    return " --ops " + tools::quote_shell(dot == std::string::npos ? "*" : scope.substr(0, dot));
+    return " --ops " + tools::quote_shell(dot == std::string::npos ? "*" : scope.substr(0, dot)) +
+           also;
   }
-  return root.record.phase == format::Phase::kOptimizer ? " --optimizer-state 1" : "";
+  return (root.record.phase == format::Phase::kOptimizer ? " --optimizer-state 1" : "") + also;
 }
 
-/// Sets what the user's shell may lack: the directory, if it is another one and exists here,
-/// PYTHONPATH, and the interpreter if the two runs had different ones. @param other  the other run.
-/// @param what  is recorded: options of `convtrace run`.
-std::string run_again(const char* output, const std::string& what, const RunCommand& run,
-                      const RunCommand& other) {
+/// The name of the environment variable that a fact is about; "" if it is about none.
+std::string variable_of(const std::string& fact) {
+  constexpr std::string_view kSwitch = "switch.";
+  if (!fact.starts_with(kSwitch)) return "";
+  const std::string name = fact.substr(kSwitch.size());
+  const bool upper = std::ranges::all_of(
+      name, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; });
+  return upper ? name : "";
+}
+
+/// Sets, before a command, the environment variables that only one run had, or with another value.
+std::string variables_text(const DiffResult& result, bool of_base) {
+  std::string set, unset;
+  for (const PreflightEntry& entry : result.preflight) {
+    const std::string name = variable_of(entry.name);
+    if (name.empty()) continue;
+    const std::optional<std::string>& value = of_base ? entry.base : entry.cand;
+    if (value) {
+      set += name + '=' + tools::quote_shell(*value) + ' ';
+    } else {
+      unset += " -u " + name;
+    }
+  }
+  return unset.empty() ? set : "env" + unset + ' ' + set;
+}
+
+/// The folder in which a run starts: its own, if that is on this machine.
+fs::path folder_here(const RunCommand& run) {
   std::error_code unreachable;
-  const bool elsewhere = fs::is_directory(run.directory, unreachable) &&
-                         !fs::equivalent(run.directory, ".", unreachable);
-  const std::string here = elsewhere ? "\"$OLDPWD\"/" : "";
-  std::string line;
-  if (elsewhere) line += "(cd " + tools::quote_shell(run.directory) + " && ";
-  if (!run.python_path.empty() || !other.python_path.empty())
-    line += "PYTHONPATH=" + tools::quote_shell(run.python_path) + ' ';
-  line +=
-      "convtrace run --output " + here + output + what + " --config " + here + kRuleFile + " --";
+  return fs::is_directory(run.directory, unreachable) ? run.directory : ".";
+}
+
+/// @return the path, from the folder of the run, of a file that the trace names from there or from
+/// the script's folder; "" if there is none here.
+std::string path_here(const RunCommand& run, const std::string& name) {
+  fs::path script;
+  for (const std::string& word : run.words)
+    if (script.empty() && word.ends_with(".py")) script = word;
+  for (const fs::path& folder : {script.parent_path(), fs::path()}) {
+    std::error_code unreachable;
+    if (fs::is_regular_file(folder_here(run) / folder / name, unreachable))
+      return (folder / name).string();
+  }
+  return "";
+}
+
+/// Goes on only if the files that the two runs had in two versions are those of this run: a block
+/// that is pasted does not record one program twice.
+std::string files_check(const RunCommand& run, const RunCommand& other) {
+  constexpr size_t kChecked = 5;
+  std::string sums;
+  size_t count = 0;
+  for (const auto& [name, hash] : run.files) {
+    const auto theirs = other.files.find(name);
+    if (theirs == other.files.end() || theirs->second == hash || count == kChecked) continue;
+    const std::string path = path_here(run, name);
+    if (path.empty() || path.find_first_of("\\\n\r") != std::string::npos) continue;
+    sums += ' ' + tools::quote_shell(hash + "  " + path);
+    ++count;
+  }
+  return sums.empty() ? "" : "printf '%s\\n'" + sums + " | b2sum -l 64 -c --quiet && ";
+}
+
+std::string words_text(const RunCommand& run, const RunCommand& other) {
   std::vector<std::string> words = run.words;
   const bool other_python = run.executable != other.executable && !run.executable.empty();
   if (!words.empty() && other_python && words[0].find('/') == std::string::npos)
     words[0] = run.executable;
-  for (const std::string& word : words) line += ' ' + tools::quote_shell(word);
-  if (words.empty()) line += " COMMAND";
+  std::string text;
+  for (const std::string& word : words) text += ' ' + tools::quote_shell(word);
+  return words.empty() ? " COMMAND" : text;
+}
+
+/// A command that starts a program, with what the user's shell may lack: the directory, if it is
+/// another one and exists here, environment variables, and the interpreter if the two runs had
+/// different ones. @param other  the other run. @param variables  of variables_text().
+/// @param convtrace  "convtrace run OPTIONS", made for the folder where the results belong.
+std::string start_line(const RunCommand& run, const RunCommand& other, const std::string& variables,
+                       const auto& convtrace) {
+  std::error_code unreachable;
+  const bool elsewhere = !fs::equivalent(folder_here(run), ".", unreachable);
+  std::string line = elsewhere ? "(cd " + tools::quote_shell(run.directory) + " && " : "";
+  line += files_check(run, other) + variables;
+  if (!run.python_path.empty() || !other.python_path.empty())
+    line += "PYTHONPATH=" + tools::quote_shell(run.python_path) + ' ';
+  line += convtrace(std::string(elsewhere ? "\"$OLDPWD\"/" : "")) + " --" + words_text(run, other);
   return elsewhere ? line + ')' : line;
 }
 
-/// What the baseline had otherwise, as far as the traces tell: files, packages, environment variables.
+/// What the baseline had otherwise that no command line brings back: files, packages, switches.
 std::string differing_parts(const DiffResult& result) {
   constexpr size_t kNamed = 3;
   std::vector<std::string> parts;
@@ -96,21 +172,65 @@ std::string differing_parts(const DiffResult& result) {
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kCode) add(fact.name.substr(0, fact.name.find(": ")));
   }
-  for (const PreflightEntry& entry : result.preflight) add(entry.name);
+  for (const PreflightEntry& entry : result.preflight) {
+    const std::string_view name = entry.name;
+    if (variable_of(entry.name).empty() && name != "host" && !name.starts_with("setting."))
+      add(entry.name);
+  }
+  for (const FactDifference& fact : result.facts)
+    if (parts.empty() && fact.configuration) add("setting " + fact.module_class + ' ' + fact.name);
   std::string text;
   for (size_t i = 0; i < std::min(kNamed, parts.size()); ++i)
     text += (i == 0 ? "" : ", ") + tools::escape_text(parts[i]);
-  if (parts.size() > kNamed) text += " and " + std::to_string(parts.size() - kNamed) + " more";
-  return text.empty() ? "files, packages and environment" : text;
+  const bool known = !result.base_command.files.empty() || !variables_text(result, true).empty();
+  if (parts.empty() && !known) return "files, packages and environment";
+  return parts.size() > kNamed ? text + " and " + std::to_string(parts.size() - kNamed) + " more"
+                               : text;
+}
+
+/// Whether the two runs were started in the same way, as far as the traces tell.
+bool starts_equally(const DiffResult& result) {
+  const RunCommand& base = result.base_command;
+  const RunCommand& cand = result.cand_command;
+  return base.words == cand.words && base.directory == cand.directory &&
+         base.executable == cand.executable && base.python_path == cand.python_path;
+}
+
+/// Whether both runs are the same program, as far as the traces tell: to record it twice shows only
+/// whether it repeats.
+bool is_one_program(const DiffResult& result) {
+  return result.ranks.size() <= 1 && starts_equally(result) && differing_parts(result).empty() &&
+         variables_text(result, true) == variables_text(result, false);
+}
+
+std::vector<std::string> repeat(const DiffResult& result) {
+  const RunCommand& run = result.base_command;
+  return {
+      "# the traces hold no difference between the two programs: does one repeat?",
+      start_line(run, run, "", [](const std::string&) { return std::string("convtrace repeat"); }),
+      "# if it does, data, files or the environment were changed: put them back, and record "
+      "both again"};
 }
 
 }  // namespace
+
+std::string next_title(const DiffResult& result) {
+  return is_one_program(result) ? "see whether the program repeats:"
+                                : "store these values in both runs, and compare them element by "
+                                  "element:";
+}
 
 std::vector<std::string> next_commands(const DiffResult& result) {
   if (result.wholes) return {};  // stored values are of single ranks
   const RootReport& root = *result.root;
   if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
   if (root.record.elements) return {};  // both runs have stored it
+  const RunCommand& of_base = result.base_command;
+  const RunCommand& of_cand = result.cand_command;
+  const std::string base_set = variables_text(result, true);
+  const std::string cand_set = variables_text(result, false);
+  const std::string parts = starts_equally(result) ? differing_parts(result) : "";
+  if (is_one_program(result)) return repeat(result);
   const uint32_t number = root.record.step;
   const std::string base = step_text(number, result.step_offset.of_base());
   const std::string cand = step_text(number, result.step_offset.of_cand());
@@ -122,16 +242,17 @@ std::vector<std::string> next_commands(const DiffResult& result) {
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
     return lines;
   }
-  const bool one_command = result.base_command.words == result.cand_command.words;
-  const std::string parts = one_command ? differing_parts(result) : "";
-  if (one_command) lines.push_back("# first put back the baseline's " + parts);
-  const std::string also = further_records(root);
-  const auto what = [&also](const std::string& steps) { return " --steps " + steps + also; };
-  lines.push_back(
-      run_again("root-base.ctrace", what(base), result.base_command, result.cand_command));
-  if (one_command) lines.push_back("# then the candidate's again");
-  lines.push_back(
-      run_again("root-cand.ctrace", what(cand), result.cand_command, result.base_command));
+  const auto recording = [also = further_records(result)](const char* output,
+                                                          const std::string& steps) {
+    return [output, steps, also](const std::string& here) {
+      return "convtrace run --output " + here + output + " --steps " + steps + also + " --config " +
+             here + kRuleFile;
+    };
+  };
+  if (!parts.empty()) lines.push_back("# first put back the baseline's " + parts);
+  lines.push_back(start_line(of_base, of_cand, base_set, recording("root-base.ctrace", base)));
+  if (!parts.empty()) lines.emplace_back("# then the candidate's again");
+  lines.push_back(start_line(of_cand, of_base, cand_set, recording("root-cand.ctrace", cand)));
   lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");
   return lines;
 }

@@ -11,9 +11,15 @@
 
 namespace convtrace::diff {
 
+/// @return what the commands are for: "store these values in both runs, ...:".
+[[nodiscard]] std::string next_title(const DiffResult& result);
+
 /// @return shell lines that record the root's step again in both runs and store the values of
 /// exactly the modules or the kernel in question, so that the next diff compares them element by
-/// element. Empty if the values have one element, which the report shows already.
+/// element. Environment variables that one run alone had are set; a file that the runs had in two
+/// versions is checked before a run, so that a block that is pasted whole does not record one
+/// program twice. Where the traces hold no difference between the programs: a line that runs one of
+/// them twice. Empty if the values have one element, which the report shows already.
 /// @pre `result.root` is set.
 [[nodiscard]] std::vector<std::string> next_commands(const DiffResult& result);
 

@@ -280,7 +280,7 @@ class TextReport {
     const std::vector<std::string> commands = next_commands(result_);
     if (commands.empty()) return;
     out_ << "\n";
-    line("next  ", "store these values in both runs, and compare them element by element:", "1");
+    line("next  ", next_title(result_), "1");
     for (const std::string& command : commands) out_ << command << "\n";
   }
 
