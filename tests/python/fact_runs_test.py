@@ -93,6 +93,14 @@ class FactRuns(ProgramTest):
         self.assertIn("block.py changed: class Block", done.stdout)
         self.assertNotIn("class Model", done.stdout)
 
+    def test_a_weight_that_the_program_wrote_is_the_root(self):
+        _, report, text = self.facts("written=2")
+        root = report["root"]
+        self.assertEqual((root["step"], root["phase"], root["scope"], root["slot"]), (3, "forward", "blocks.1.lin", "param:bias"))
+        self.assertEqual(root["written"], "written by the program between step 2's update and step 3, in the candidate alone")
+        self.assertEqual((report["cause"]["rule"], report["next"]), ("written", []))
+        self.assertIn("root  written by the program between step 2's update and step 3", text)
+
     def test_two_models_are_told_apart(self):
         records = self.records(self.trace("gan", "gan=1"))
         scopes = {r["scope"] for r in records if r["record"] == "stats" and r["phase"] == "forward"}

@@ -1,13 +1,13 @@
 """A small training whose settings are options; used by fact_runs_test.py.
 
-usage: facts.py [KEY=VALUE...]: dropout=0.1 beta=0.95 smoothing=0.0 draw_at=STEP module=FOLDER gan=1
+usage: facts.py [KEY=VALUE...]: dropout=0.1 beta=0.95 smoothing=0.0 draw_at=STEP module=FOLDER gan=1 written=STEP
 """
 import sys
 
 import torch
 from torch import nn
 
-options = dict(dropout=0.1, beta=0.95, smoothing=0.0, draw_at=-1, module="", gan=0)
+options = dict(dropout=0.1, beta=0.95, smoothing=0.0, draw_at=-1, module="", gan=0, written=-1)
 for option in sys.argv[1:]:
     key, value = option.split("=")
     options[key] = type(options[key])(value)
@@ -59,3 +59,5 @@ for step in range(5):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    if step == options["written"]:
+        model.blocks[1].lin.bias.data *= 4
