@@ -72,7 +72,7 @@ TEST_CASE("births: from the step on in which rounding has the size of the values
         "CANNOT TELL: rounding has grown to the size of the values in step 0, the first of both "
         "runs");
   CHECK(has(diff::hidden_text(first), "from step 0 on a fault of any size may look the same"));
-  CHECK(has(diff::advice(first).front(), "--steps 0-2"));
+  CHECK(has(diff::advice(first).front(), "in higher precision"));
 }
 
 TEST_CASE("births: what a value was made of explains eight times its difference",

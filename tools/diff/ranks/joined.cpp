@@ -53,6 +53,14 @@ void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> ot
   if (other && (!first || order(*other) < order(*first))) first = std::move(other);
 }
 
+/// @return whether the root is made of values that rounding has carried as far apart as they are large.
+bool is_root_hidden(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  return result.hidden && result.hidden->decides && result.hidden->step <= root.record.step &&
+         root.setting.empty() && root.only_in.empty() &&
+         root.record.comparison.worst_input == Class::kSuspicious;
+}
+
 }  // namespace
 
 void add_findings(Findings& all, const Findings& more, uint32_t rank) {
@@ -227,11 +235,12 @@ void Joined::decide(bool allow_incomplete) {
   if (!result_.why_not_comparable.empty()) {
     result_.verdict = Verdict::kNotComparable;
     result_.root.reset();
-  } else if (result_.root) {
+  } else if (result_.root && !is_root_hidden(result_)) {
     result_.verdict = Verdict::kDiverged;
     find_cause();
   } else if (result_.hidden && result_.hidden->decides) {
     result_.verdict = Verdict::kCannotTell;
+    result_.root.reset();
   } else if (!result_.incomplete.empty() && !allow_incomplete) {
     result_.verdict = Verdict::kIncomplete;
   } else if (result_.base_findings.errors + result_.cand_findings.errors != 0) {

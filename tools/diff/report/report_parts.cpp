@@ -94,9 +94,11 @@ std::string agreement_before(const RootReport& root, const std::string& subject,
   }
   const bool one = equal == "forward" || equal == "loss";
   if (equal == "forward") equal = "the forward pass";
-  std::string text = equal.empty() ? subject + (is_one ? " differs" : " differ")
-                                   : equal + (one ? " agrees, " : " agree, ") + subject +
-                                         (is_one ? " does not" : " do not");
+  std::string text = equal.empty()
+                         ? subject + (is_one ? " differs" : " differ")
+                         : equal + (one ? " agrees" : " agree") +
+                               (root.rounding_enlarged ? " but for rounding that grew, " : ", ") +
+                               subject + (is_one ? " does not" : " do not");
   if (!missing.empty()) text += " (" + missing + " not compared)";
   return text;
 }
@@ -420,10 +422,13 @@ std::vector<std::string> advice(const DiffResult& result) {
     return {"--allow-incomplete: what was compared decides."};
   }
   if (result.verdict == Verdict::kCannotTell) {
-    return {
-        "What would tell: runs that begin with the same bits and record their first steps (--steps "
-        "0-2), both in higher precision (f32 in place of bf16), or one change at a time. What the "
-        "baseline itself does from run to run is shown by: convtrace repeat -- COMMAND"};
+    return {std::string("What would tell: ") +
+            (result.hidden->step == 0 ? ""
+                                      : "runs that begin with the same bits, recorded from step 0 "
+                                        "on (--steps 0-2); ") +
+            "both runs in higher precision (f64 in place of f32, f32 in place of bf16), or one "
+            "change at a time. What the baseline itself does from run to run is shown by: "
+            "convtrace repeat -- COMMAND"};
   }
   const bool other_size =
       result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
