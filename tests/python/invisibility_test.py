@@ -6,6 +6,8 @@ import io
 import os
 import pickle
 import posix
+import sys
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -77,6 +79,24 @@ class Depth(ObservedTest):
         self.assertTrue(self.observer.active)  # tearDown: nothing was said
         nn.Identity()(torch.ones(1))
         self.assertEqual(sum(one.count for one in self.fake.of("loss")), 9)
+
+
+class Tracers(ObservedTest):
+    @unittest.skipIf(sys.version_info < (3, 11), "Python has no way to let a tracer rest")
+    def test_a_debugger_does_not_come_by_the_observer_in_a_model(self):
+        if isinstance(self.observer.hot.enter, types.MethodType):
+            self.skipTest("functions of Python alone are seen")
+        seen, model = [], nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        for switch in sys.settrace, sys.setprofile:
+            before = getattr(sys, switch.__name__.replace("set", "get"))()
+            switch(lambda frame, what, value: seen.append(frame.f_code.co_filename))
+            try:
+                model(torch.randn(2, 4)).sum()
+            finally:
+                switch(before)
+        self.assertTrue(seen)
+        self.assertEqual([path for path in seen if "convtrace_observer" in path], [])
+        self.assertTrue(self.fake.of("scope"))
 
 
 class Memory(ObservedTest):

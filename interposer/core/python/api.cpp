@@ -37,6 +37,25 @@ bool lacks_one(std::initializer_list<PyObject*> arguments) {
   return std::find(arguments.begin(), arguments.end(), nullptr) != arguments.end();
 }
 
+/// A debugger, profiler or coverage of the program is not told of what the observer does.
+class Untraced {
+ public:
+  Untraced() {
+    if (api.PyThreadState_EnterTracing == nullptr || api.PyThreadState_LeaveTracing == nullptr)
+      return;
+    state_ = api.PyThreadState_Get();
+    api.PyThreadState_EnterTracing(state_);
+  }
+  ~Untraced() {
+    if (state_ != nullptr) api.PyThreadState_LeaveTracing(state_);
+  }
+  Untraced(const Untraced&) = delete;
+  Untraced& operator=(const Untraced&) = delete;
+
+ private:
+  void* state_ = nullptr;
+};
+
 Ref call_with_tuple(PyObject* function, std::initializer_list<PyObject*> arguments) {
   const Ref all = tuple(arguments);
   return all ? Ref(api.PyObject_CallObject(function, all.get())) : Ref();
@@ -58,12 +77,19 @@ Ref tuple(std::initializer_list<PyObject*> items) {
 
 Ref call(PyObject* function, std::initializer_list<PyObject*> arguments) {
   if (lacks_one(arguments)) return {};
+  const Untraced untraced;
   if (api.PyObject_Vectorcall == nullptr) return call_with_tuple(function, arguments);
   return Ref(api.PyObject_Vectorcall(function, arguments.begin(), arguments.size(), nullptr));
 }
 
+Ref value_at(PyObject* object, PyObject* key) {
+  const Untraced untraced;
+  return Ref(api.PyObject_GetItem(object, key));
+}
+
 Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> arguments) {
   if (lacks_one(arguments)) return {};
+  const Untraced untraced;
   if (api.PyObject_VectorcallMethod == nullptr || arguments.size() >= kMostArguments) {
     const Ref bound = attribute(object, name);
     return bound ? call_with_tuple(bound.get(), arguments) : Ref();

@@ -121,6 +121,8 @@ inline PyObject* item(PyObject* tuple, Py_ssize_t index) {
 Ref tuple(std::initializer_list<PyObject*> items);
 /// function(*arguments)
 Ref call(PyObject* function, std::initializer_list<PyObject*> arguments);
+/// object[key], of a class whose code is ours
+Ref value_at(PyObject* object, PyObject* key);
 /// object.name(*arguments)
 Ref method(PyObject* object, PyObject* name, std::initializer_list<PyObject*> arguments = {});
 

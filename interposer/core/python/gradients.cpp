@@ -33,9 +33,7 @@ bool HotPath::follow(PyObject* thread, PyObject* tensor, PyObject* key, size_t i
   const Ref targets = tuple({target.get()});
   if (!targets) return false;
   Ref known = Ref::to(api.PyDict_GetItemWithError(hooks_.get(), targets.get()));
-  if (!known && api.PyErr_Occurred() == nullptr) {
-    known = Ref(api.PyObject_GetItem(hooks_.get(), targets.get()));
-  }
+  if (!known && api.PyErr_Occurred() == nullptr) known = value_at(hooks_.get(), targets.get());
   return known && hook(thread, tensor, node.get(), place.get(), known.get());
 }
 
