@@ -53,8 +53,7 @@ void RootSection::commands() const {
   if (lines.empty()) return;
   std::string title = next_title(result_);
   title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-  out_ << "<li>" << title
-       << "<pre tabindex=\"0\">";
+  out_ << "<li>" << title << "<pre tabindex=\"0\">";
   for (const std::string& line : lines) out_ << quote_markup(line) << "\n";
   out_ << "</pre></li>\n";
 }
