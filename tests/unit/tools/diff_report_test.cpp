@@ -87,8 +87,10 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK(diff::next_title(result) == "see whether the program repeats:");
   result.facts = {{.kind = diff::FactKind::kCode, .name = "m.py: class A"},
                   {.kind = diff::FactKind::kCode, .name = "m.py: class B"}};
-  result.preflight = {{"torch", "2.1", "2.2"}, {"numpy", "1", "2"}, {"timm", "1", "2"}};
-  CHECK(contains(text(), "# first put back the baseline's m.py, torch, numpy and 1 more\n"));
+  result.preflight = {
+      {"version.torch", "2.1", "2.2"}, {"compiled", "no", "yes"}, {"timm", "1", "2"}};
+  CHECK(contains(text(),
+                 "# first put back the baseline's m.py, torch, use of torch.compile and 1 more\n"));
   CHECK(contains(text(), "# then the candidate's again\n"));
   root.record.elements.emplace();  // both runs have stored it
   CHECK(text().empty());

@@ -162,6 +162,13 @@ std::string start_line(const RunCommand& run, const RunCommand& other, const std
   return elsewhere ? line + ')' : line;
 }
 
+/// "timm" of "package.timm".
+std::string without_kind(const std::string& fact) {
+  for (const std::string_view kind : {"package.", "version.", "switch."})
+    if (fact.starts_with(kind)) return fact.substr(kind.size());
+  return fact;
+}
+
 /// What the baseline had otherwise that no command line brings back: files, packages, switches.
 std::string differing_parts(const DiffResult& result) {
   constexpr size_t kNamed = 3;
@@ -175,7 +182,7 @@ std::string differing_parts(const DiffResult& result) {
   for (const PreflightEntry& entry : result.preflight) {
     const std::string_view name = entry.name;
     if (variable_of(entry.name).empty() && name != "host" && !name.starts_with("setting."))
-      add(entry.name);
+      add(name == "compiled" ? "use of torch.compile" : without_kind(entry.name));
   }
   for (const FactDifference& fact : result.facts)
     if (parts.empty() && fact.configuration) add("setting " + fact.module_class + ' ' + fact.name);
