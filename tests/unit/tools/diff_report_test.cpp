@@ -92,7 +92,10 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK(contains(text(),
                  "# first put back the baseline's m.py, torch, use of torch.compile and 1 more\n"));
   CHECK(contains(text(), "# then the candidate's again\n"));
-  root.record.elements.emplace();  // both runs have stored it
+  root.consumer.emplace().elements.emplace();  // both runs have stored what became of it
+  CHECK(text().empty());
+  root.consumer.reset();
+  root.record.elements.emplace();  // or the value itself
   CHECK(text().empty());
 }
 

@@ -231,7 +231,8 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   if (result.wholes) return {};  // stored values are of single ranks
   const RootReport& root = *result.root;
   if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
-  if (root.record.elements) return {};  // both runs have stored it
+  // Both runs have stored it, or what became of it.
+  if (root.record.elements || (root.consumer && root.consumer->elements)) return {};
   const RunCommand& of_base = result.base_command;
   const RunCommand& of_cand = result.cand_command;
   const std::string base_set = variables_text(result, true);
