@@ -93,8 +93,9 @@ ROOMS = {
         "tools/diff/facts tools/diff/flow tools/diff/model tools/diff/read tools/diff/whole",
     "tools/diff/cause": "tools/common tools/diff/compare tools/diff/model tools/diff/verdict",
     "tools/diff/ranks": "tools/common tools/diff/cause tools/diff/facts tools/diff/model tools/diff/read tools/diff/verdict tools/diff/whole",
-    "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/compare tools/diff/facts tools/diff/model tools/diff/verdict",
-    "tools/diff/page": "tools/common tools/diff/compare tools/diff/facts tools/diff/report tools/diff/verdict",
+    "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/cause tools/diff/compare "
+        "tools/diff/facts tools/diff/model tools/diff/verdict",
+    "tools/diff/page": "tools/common tools/diff/cause tools/diff/compare tools/diff/facts tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report",
     "tools/check/model": "tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/flow tools/diff/model",

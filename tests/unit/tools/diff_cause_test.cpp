@@ -85,6 +85,17 @@ TEST_CASE("cause: the optimizer's latest setting up to the update", "[diff][caus
   CHECK(rule_of(result).empty());
 }
 
+TEST_CASE("cause: changed code of the optimizer's class", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kOptimizer, "fc", "param:weight");
+  result.facts = {
+      {.kind = FactKind::kCode, .name = "opt.py: class Lion", .base = "1", .cand = "2"}};
+  CHECK(rule_of(result).empty());  // not known to be an optimizer
+  result.facts[0].scope = "optimizer.*";
+  CHECK(rule_of(result) == "code: opt.py changed: class Lion");
+  result.root->record.phase = Phase::kBackward;
+  CHECK(rule_of(result).empty());
+}
+
 TEST_CASE("cause: another type", "[diff][cause]") {
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.root->record.base.dtype = format::DType::kF32;

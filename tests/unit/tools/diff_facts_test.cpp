@@ -73,6 +73,25 @@ TEST_CASE("facts: autocast, which one run has off where the other has it on", "[
   CHECK(told(compared(without, run("cpu=torch.bfloat16"))).empty());
 }
 
+TEST_CASE("facts: parameters without gradients, parameters of other modules, modes of evaluation",
+          "[diff][facts]") {
+  const auto run = [](const std::string& name, const std::string& value) {
+    Run made = training();
+    made.tell(0, "fc1", "class", "torch.nn.modules.linear.Linear");
+    made.tell(0, "fc1", "attributes", "p=0.1");
+    if (!name.empty()) made.tell(0, "fc1", name, value);
+    return made;
+  };
+  const Run plain = run("", "");
+  CHECK(told(compared(plain, run("frozen", "weight, bias"))) ==
+        Lines{"Linear frozen: none | weight, bias in fc1"});
+  CHECK(told(compared(run("tied", "weight=emb.weight"), plain)) ==
+        Lines{"Linear tied: weight=emb.weight | none in fc1"});
+  CHECK(told(compared(plain, run("mode.evaluation", "train"))) ==
+        Lines{"Linear training in evaluation: False | True in fc1"});
+  CHECK(told(compared(run("tied", "weight=a"), run("tied", "weight=a"))).empty());
+}
+
 TEST_CASE("facts: a model that trains in evaluation mode", "[diff][facts]") {
   const auto run = [](const Lines& in_evaluation, uint32_t told_in) {
     Run made = training();

@@ -169,7 +169,17 @@ std::optional<Reason> by_generator(const DiffResult& result) {
 
 std::optional<Reason> by_code(const DiffResult& result) {
   const CodePlace& code = result.root->code;
-  if (!code.changed || result.root->record.phase == Phase::kOptimizer) return std::nullopt;
+  if (result.root->record.phase == Phase::kOptimizer) {
+    const auto fact = std::ranges::find_if(result.facts, [](const FactDifference& one) {
+      return one.kind == FactKind::kCode && !one.scope.empty();
+    });
+    if (fact == result.facts.end()) return std::nullopt;
+    return Reason{"code",
+                  fact_text(*fact),
+                  {"an optimizer is of this class",
+                   "the first value that differs is an update, its gradient agrees"}};
+  }
+  if (!code.changed) return std::nullopt;
   return Reason{"code", code_text(code), {"the first value that differs is of this class"}};
 }
 

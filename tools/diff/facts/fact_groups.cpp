@@ -81,6 +81,13 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
   return settings;
 }
 
+bool is_class(std::string_view name, std::string_view path) {
+  const size_t end = name.find(kClass);
+  if (end == name.npos) return false;
+  const std::string kind = '.' + std::string(name.substr(end + kClass.size()));
+  return path == python_module(name.substr(0, end)) + kind || path == "__main__" + kind;
+}
+
 bool is_class_at(std::string_view name, const CodePlace& place) {
   const size_t end = name.find(kClass);
   if (end == name.npos) return false;

@@ -24,6 +24,10 @@ namespace convtrace::diff {
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);
 
+/// @param name  of such a difference. @return whether it is of the class of that path: `model.Net`, or
+/// `__main__.Net` of a script.
+[[nodiscard]] bool is_class(std::string_view name, std::string_view path);
+
 /// @param name  of such a difference. @return whether it concerns the class of the code at `place`.
 [[nodiscard]] bool is_class_at(std::string_view name, const CodePlace& place);
 

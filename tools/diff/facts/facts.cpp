@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <set>
 
@@ -17,6 +18,9 @@ namespace {
 /// Settings that change how an optimizer computes but not what, and initial values that a scheduler
 /// keeps.
 constexpr std::string_view kOnlyHow[] = {"foreach", "fused", "capturable", "differentiable"};
+
+/// Facts of a module's mode in training, and in evaluation.
+constexpr std::string_view kMode = "mode", kModeOfEvaluation = "mode.evaluation";
 
 /// Facts of calls in compiled regions: generated_call.h.
 constexpr std::string_view kCompiled = "compiled.";
@@ -98,6 +102,10 @@ bool all_steps_equal(const reader::TraceReader& base, const reader::TraceReader&
   return !sums.empty() && sums == reader::load_step_sums(cand.container());
 }
 
+bool is_optimizer_class(std::string_view fact) {
+  return fact.starts_with("optimizer.") && fact.ends_with(".class");
+}
+
 std::string last_part(std::string_view text) {
   return std::string(text.substr(text.rfind('.') + 1));
 }
@@ -130,7 +138,7 @@ class FactDiff::Rank {
       base_.take(*step, touched);
       cand_.take(*step, touched);
       for (const Key& key : touched)
-        if (*step <= last_step || key.second == "mode") compare(key, *step);
+        if (*step <= last_step || key.second == kMode) compare(key, *step);
       touched.clear();
     }
     for (FactDifference& generator : generators_) {
@@ -144,9 +152,11 @@ class FactDiff::Rank {
     if (key.second.starts_with("optimizer.")) {
       optimizer(key, a, b, step);
     } else if (key.second == "autocast") {
-      autocast(key.first, a, b, step);
-    } else if (key.second == "mode") {
-      mode(key.first, a, b, step);
+      of_first_call(key, a, b, "off", step);
+    } else if (key.second == "frozen" || key.second == "tied") {
+      of_first_call(key, a, b, "none", step);
+    } else if (key.second == kMode || key.second == kModeOfEvaluation) {
+      mode(key, a, b, step);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
     } else if (key.second.starts_with("rng.")) {
@@ -168,27 +178,30 @@ class FactDiff::Rank {
     return last_part(ours->value);
   }
 
-  /// A module has the fact where autocast was on at its first call.
-  void autocast(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
-    const auto kind = class_in_both(scope);
+  /// What was so at a module's first call: autocast, parameters without gradients, parameters of other
+  /// modules. @param none  stands for a module that does not have the fact.
+  void of_first_call(const Key& key, const Known* a, const Known* b, const char* none,
+                     uint32_t step) {
+    const auto kind = class_in_both(key.first);
     if (!kind) return;
-    const auto type = [](const Known* known) { return known == nullptr ? "off" : known->value; };
-    module(scope, *kind, "autocast", type(a), type(b), step, true);
+    const auto text = [none](const Known* known) { return known == nullptr ? none : known->value; };
+    module(key.first, *kind, key.second, text(a), text(b), step, true);
   }
 
-  /// Whether a module trains in evaluation mode: of a module that has a setting for training alone,
-  /// or whose owner's mode does not differ. Of a whole model the observer knows it a step later than it
-  /// is so (graded_calls.h).
-  void mode(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
+  /// Whether a module trains in evaluation mode, or is evaluated in training mode: of a module that has
+  /// a setting for training alone, or whose owner's mode does not differ. Of a whole model that trains
+  /// the observer knows it a step later than it is so (graded_calls.h).
+  void mode(const Key& key, const Known* a, const Known* b, uint32_t step) {
+    const auto& [scope, name] = key;
     const auto kind = class_in_both(scope);
     if (!kind) return;
-    const auto training = [](const Known* known) -> std::string {
-      return known == nullptr || known->value == "train" ? "True"
-             : known->value == "eval"                    ? "False"
-                                                         : known->value;
+    const bool trains = name == kMode;
+    const auto training = [trains](const Known* known) -> std::string {
+      const std::string mode = known != nullptr ? known->value : trains ? "train" : "eval";
+      return mode == "train" ? "True" : mode == "eval" ? "False" : mode;
     };
     const auto differs = [&](const std::string& of) {
-      return training(base_.find({of, "mode"})) != training(cand_.find({of, "mode"}));
+      return training(base_.find({of, name})) != training(cand_.find({of, name}));
     };
     const auto owner = [&](const std::string& of) {
       const size_t dot = of.rfind('.');
@@ -201,9 +214,10 @@ class FactDiff::Rank {
       with_model |= above == "." && differs(above);
     }
     if (with_owner && !acts_in_training(scope)) return;
-    const uint32_t since = with_model && step != 0 ? step - 1 : step;
+    const uint32_t since = trains && with_model && step != 0 ? step - 1 : step;
     if (since > last_step_) return;
-    module(scope, *kind, "training", training(a), training(b), since, true);
+    module(scope, *kind, trains ? "training" : "training in evaluation", training(a), training(b),
+           since, true);
   }
 
   /// Whether the module has a setting that decides only what training computes.
@@ -333,6 +347,8 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
   Rank(*this, streams[0], streams[1], rank).run(last_step);
   for (size_t run = 0; run < 2; ++run) {
     for (const auto& [key, known] : streams[run].known()) {
+      if (key.first.empty() && is_optimizer_class(key.second))
+        state_.optimizers.push_back(known.value);
       if (key.first.empty()) continue;
       CodePlace& place = state_.places[key.first.substr(1)][run];
       if (key.second == "class") {
@@ -375,11 +391,22 @@ void FactDiff::add(FactDifference fact) {
   if (state_.all.size() < kMaxFactDifferences) state_.all.push_back(std::move(fact));
 }
 
-std::vector<FactDifference> FactDiff::differences() const { return grouped(state_.all); }
+std::vector<FactDifference> FactDiff::differences() const {
+  std::vector<FactDifference> found = grouped(state_.all);
+  for (FactDifference& fact : found) {
+    const bool of_optimizer = fact.kind == FactKind::kCode &&
+                              std::ranges::any_of(state_.optimizers, [&](const auto& kind) {
+                                return is_class(fact.name, kind);
+                              });
+    if (of_optimizer) fact.scope = "optimizer.*";
+  }
+  return found;
+}
 
 void FactDiff::add(FactState other) {
   for (FactDifference& fact : other.all) add(std::move(fact));
   state_.generated.merge(other.generated);
+  std::ranges::move(other.optimizers, std::back_inserter(state_.optimizers));
   for (auto& [scope, runs] : other.places) {
     for (size_t run = 0; run < runs.size(); ++run) {
       CodePlace& place = state_.places[scope][run];

@@ -39,7 +39,7 @@ struct FactDifference {
   uint32_t rank = 0;
   uint32_t step = 0;  ///< the first step in which they differ; 0 for code
   /// The modules' names in the baseline, with `*` where only numbers differ; `optimizer.0.*` for
-  /// the groups of an optimizer.
+  /// the groups of an optimizer; for code `optimizer.*` where an optimizer is of that class.
   std::string scope{};
   std::string first{};          ///< the first of these modules in order of execution
   std::string module_class{};   ///< class of the module or optimizer, without its Python module
@@ -72,6 +72,7 @@ struct FactState {
   /// By scope; baseline first, candidate second.
   std::map<std::string, std::array<CodePlace, 2>> places{};
   std::map<std::string, GeneratedCall> generated{};  ///< by "SCOPE.OP", the candidate's first
+  std::vector<std::string> optimizers{};             ///< their classes, some more than once
 };
 
 class FactDiff {

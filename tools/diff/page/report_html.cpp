@@ -5,13 +5,13 @@
 #include <string>
 
 #include "tools/common/text.h"
+#include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/page/markup.h"
 #include "tools/diff/page/page_assets.h"
 #include "tools/diff/page/root_section.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_parts.h"
-#include "tools/diff/verdict/finding_stories.h"
 
 namespace convtrace::diff {
 namespace {

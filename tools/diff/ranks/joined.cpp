@@ -6,11 +6,11 @@
 #include "tools/common/complaints.h"
 #include "tools/common/text.h"
 #include "tools/diff/cause/finding_cause.h"
+#include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/cause/rules.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/diff.h"
 #include "tools/diff/verdict/fact_root.h"
-#include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/other_forms.h"
 
 namespace convtrace::diff {

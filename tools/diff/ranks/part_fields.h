@@ -181,8 +181,8 @@ void packed(Is<FactDifference> auto& x, auto& visit) {
   visit(a, b, c, d, e, f, g, h, i, j, k, l);
 }
 void packed(Is<FactState> auto& x, auto& visit) {
-  auto& [all, places, generated] = x;
-  visit(all, places, generated);
+  auto& [all, places, generated, optimizers] = x;
+  visit(all, places, generated, optimizers);
 }
 void packed(Is<RenamedModule> auto& x, auto& visit) {
   auto& [base, cand, confidence] = x;

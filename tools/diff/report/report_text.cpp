@@ -5,10 +5,10 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
-#include "tools/diff/verdict/finding_stories.h"
 #include "tools/diff/verdict/root_region.h"
 
 namespace convtrace::diff {

@@ -245,6 +245,8 @@ class OptimizerFacts:
         _, number, groups = self._known[id(_token(optimizer))]
         if not groups:
             batch.event_fact(0, "optimizer.%d.class" % number, contents.path_of(type(optimizer)))
+            for name, value in self._observer.module_facts.code.of_class(type(optimizer)):
+                batch.fact(name, value)
         all_groups = contents.attribute(optimizer, "param_groups")
         if not issubclass(type(all_groups), list):  # a property of the program would run
             if not groups:

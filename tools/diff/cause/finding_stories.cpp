@@ -1,4 +1,4 @@
-#include "tools/diff/verdict/finding_stories.h"
+#include "tools/diff/cause/finding_stories.h"
 
 #include <algorithm>
 
