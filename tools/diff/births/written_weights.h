@@ -10,7 +10,7 @@
 /// Place:    rank_diff.h, once for each step, and at its root.
 /// Memory:   the last record of each parameter of both runs.
 /// Threads:  not thread-safe.
-/// Source:   docs/recording.md "What is recorded".
+/// Source:   docs/recording.md "What is recorded, and how it is named".
 
 #include <cstdint>
 #include <optional>
