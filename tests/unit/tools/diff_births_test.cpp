@@ -74,6 +74,70 @@ TEST_CASE("births: from the step on in which rounding has the size of the values
   CHECK(has(diff::hidden_text(first), "from step 0 on a fault of any size may look the same"));
   CHECK(has(diff::advice(first).front(), "in higher precision"));
 }
+TEST_CASE("births: rounding of the size of the values hides only what is made of them",
+          "[diff][births]") {
+  // In step 0 rounding grows to a fifth of the values; in step 1 it has `given` of them in front of the
+  // last layer, which is wrong.
+  const auto result_of = [](double given) {
+    constexpr double kFirst = 200 * kF32;
+    Run base, cand;
+    for (Run* run : {&base, &cand}) {
+      for (uint32_t step : {0, 1}) {
+        const double gain = step == 0 ? 7 : std::pow(given / kFirst, 1.0 / 5);
+        double error = run == &cand ? kFirst : 0, before = 0;
+        run->add(value(step, "0", "input:0", 0));
+        for (int layer = 0; layer < (step == 0 ? 6 : 7); ++layer) {
+          const std::string name = std::to_string(layer);
+          const auto storage = static_cast<uint64_t>(10 + layer);
+          if (layer != 0) run->add(taken(step, name.c_str(), before, storage - 1));
+          run->add(value(step, name.c_str(), "output:0", error, storage));
+          before = error;
+          error *= layer == 5 ? 50 : gain;
+        }
+      }
+    }
+    return compared(base, cand);
+  };
+  const DiffResult small = result_of(0.01);
+  CHECK(small.verdict == Verdict::kDiverged);
+  CHECK(where(small) == Where{1, Phase::kForward, "6", "output:0"});
+  CHECK(result_of(0.15).verdict == Verdict::kCannotTell);
+}
+
+TEST_CASE("births: what hides faults has grown, in the forward pass", "[diff][births][text]") {
+  // A type in which rounding is as large as the values.
+  const DiffResult coarse =
+      compared(with_type(chain(0, 0), DType::kF8E5M2), with_type(chain(0, 0.1), DType::kF8E5M2));
+  CHECK(coarse.verdict == Verdict::kSame);
+  CHECK_FALSE(coarse.hidden.has_value());
+  CHECK(diff::hidden_text(coarse).find("100 % of a tensor's size") != std::string::npos);
+  // A loss whose terms cancel, and an op in the backward pass.
+  for (const bool is_loss : {true, false}) {
+    Run base = chain(0, 0), cand = chain(200 * kF32, 1000 * kF32);
+    for (Run* run : {&base, &cand}) {
+      double error = run == &cand ? 1000 * kF32 : 0;
+      if (is_loss) {
+        Item loss{.phase = Phase::kLoss, .slot = "loss", .values = {1e-7F}};
+        if (run == &cand) loss.values = {-1e-7F};
+        run->add(loss);
+        continue;
+      }
+      for (int op = 0; op < 5; ++op, error *= 7) {
+        for (const char* slot : {"input:0", "output:0"}) {
+          Item item = value(0, "b", slot, slot[0] == 'i' ? error / 7 : error);
+          item.phase = Phase::kBackward;
+          item.op = "aten::op" + std::to_string(op);
+          run->add(item);
+        }
+      }
+    }
+    const DiffResult result = compared(base, cand);
+    INFO(is_loss);
+    CHECK(result.verdict == Verdict::kSame);
+    CHECK((!result.hidden || !result.hidden->decides));
+    CHECK(result.carried.count >= (is_loss ? 2 : 3));
+  }
+}
 
 TEST_CASE("births: what a value was made of explains eight times its difference",
           "[diff][births]") {

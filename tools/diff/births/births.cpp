@@ -25,11 +25,6 @@ uint64_t rows_of(const ValueView& value) {
   return std::max<uint64_t>(value.record.stats.count / value.shape.back(), 1);
 }
 
-bool is_scalar_result(const ValueRecord& record) {
-  return record.kind == SlotKind::kLoss ||
-         (record.kind == SlotKind::kOutput && record.stats.count == 1);
-}
-
 /// The ratio of an average over rows to what it averages, which is small where terms cancel.
 double cancelled(const Apart& apart, const Difference& source) {
   return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;

@@ -57,6 +57,11 @@ bool is_update(const ValueRecord& record) {
   return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kOptimizer;
 }
 
+bool is_scalar_result(const ValueRecord& record) {
+  return record.kind == SlotKind::kLoss ||
+         (record.kind == SlotKind::kOutput && record.stats.count == 1);
+}
+
 RecordKey call_key(const ValueRecord& record) {
   RecordKey key = record.key;
   key.slot = {};

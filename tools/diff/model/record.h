@@ -70,6 +70,9 @@ struct ValueRecord;
 /// @return whether the value is a parameter after an optimizer's step.
 [[nodiscard]] bool is_update(const ValueRecord& record);
 
+/// @return whether the value is a loss, or an output that is one number: an average as a rule.
+[[nodiscard]] bool is_scalar_result(const ValueRecord& record);
+
 /// @return a key of the module call, or the op inside it, that the record is an input or output of.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 

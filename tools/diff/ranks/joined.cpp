@@ -53,12 +53,14 @@ void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> ot
   if (other && (!first || order(*other) < order(*first))) first = std::move(other);
 }
 
-/// @return whether the root is made of values that rounding has carried as far apart as they are large.
+/// @return whether the root itself is made of values that rounding has carried as far apart as they
+/// are large. In other tensors of the step it may be small.
 bool is_root_hidden(const DiffResult& result) {
   const RootReport& root = *result.root;
   return result.hidden && result.hidden->decides && result.hidden->step <= root.record.step &&
          root.setting.empty() && root.only_in.empty() &&
-         root.record.comparison.worst_input == Class::kSuspicious;
+         root.record.comparison.worst_input == Class::kSuspicious &&
+         hides_all(root.record.comparison.source);
 }
 
 }  // namespace
@@ -107,8 +109,11 @@ void Joined::add_counts(const RankPart& part) {
   result_.bits_unknown += one.bits_unknown;
   result_.bits_known &= one.bits_known;
   result_.allowance.add(one.allowance);
-  if (one.hidden && (!result_.hidden || one.hidden->step < result_.hidden->step))
-    result_.hidden = one.hidden;
+  if (one.hidden) {
+    Hidden& all = result_.hidden ? *result_.hidden : result_.hidden.emplace(*one.hidden);
+    all.step = std::min(all.step, one.hidden->step);
+    all.decides |= one.hidden->decides;
+  }
   aligned_.add(part.aligned);
   aligned_of_modules_.add(part.aligned_of_modules);
   if (!uncompared_step_) uncompared_step_ = part.uncompared_step;

@@ -137,7 +137,8 @@ std::string hidden_text(const DiffResult& result) {
            " on a fault of any size may look the same: compare runs that share their bits for "
            "longer, or fewer steps";
   }
-  const double largest = std::min(1.0, smallest_fault(allowed, result.carried.largest));
+  // The smallest fault that would show in every tensor, relative to its size.
+  const double largest = std::min(1.0, std::max(allowed.value, kGain * result.carried.largest));
   const auto below = [largest](double limit, const char* what) {
     return limit > largest ? ", " + percent_text(std::min(1.0, limit)) + what : "";
   };

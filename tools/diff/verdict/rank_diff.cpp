@@ -10,8 +10,9 @@
 namespace convtrace::diff {
 namespace {
 
-bool is_gradient_flow(SlotKind kind) {
-  return kind == SlotKind::kGradOutput || kind == SlotKind::kGradInput;
+bool is_of_forward_pass(format::Phase phase) {
+  return phase == format::Phase::kData || phase == format::Phase::kForward ||
+         phase == format::Phase::kLoss;
 }
 
 bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitDifference; }
@@ -266,22 +267,22 @@ void RankDiff::find_carried(const StepPair& pair) {
     // updates from it.
     const ValueRecord& record = pair.base_of(m);
     const bool has_size = is_measured(c.field) && record.kind != SlotKind::kGrad &&
-                          record.kind != SlotKind::kBuffer && !is_update(record);
+                          record.kind != SlotKind::kBuffer && !is_update(record) &&
+                          !is_scalar_result(record);
     if (!has_size) continue;
     carried.largest = std::max(carried.largest, c.difference);
-    if (!is_gradient_flow(record.kind))
+    if (is_of_forward_pass(record.key.phase))
       carried.largest_forward = std::max(carried.largest_forward, c.difference);
   }
 }
 
-/// What the user allows by --tol hides nothing.
+/// What follows from a difference that the user allows by --tol hides nothing. What a type's own
+/// rounding allows, or --noise, has not grown, and is no measure of other values.
 void RankDiff::find_hidden(uint32_t step) {
-  const Allowance& allowed = outcome_.allowance;
-  if (outcome_.hidden || outcome_.root || allowed.by_tolerance) return;
+  if (outcome_.hidden || outcome_.root || outcome_.allowance.by_tolerance) return;
   const Carried& carried = outcome_.carried;
-  if (smallest_fault(allowed, carried.largest) < 1) return;
-  outcome_.hidden = {step,
-                     outcome_.steps == 0 && smallest_fault(allowed, carried.largest_forward) >= 1};
+  if (!hides_all(carried.largest)) return;
+  outcome_.hidden = {step, outcome_.steps == 0 && hides_all(carried.largest_forward)};
 }
 
 void RankDiff::list_other_forms(const StepPair& pair) {

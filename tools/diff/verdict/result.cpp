@@ -1,7 +1,5 @@
 #include "tools/diff/verdict/result.h"
 
-#include <algorithm>
-
 #include "tools/diff/births/sources.h"
 
 namespace convtrace::diff {
@@ -24,8 +22,6 @@ std::string_view to_string(Verdict value) {
   return "unknown";
 }
 
-double smallest_fault(const Allowance& allowance, double grown) {
-  return std::max(allowance.value, kGain * grown);
-}
+bool hides_all(double difference) { return kGain * difference >= 1; }
 
 }  // namespace convtrace::diff

@@ -103,7 +103,7 @@ struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};
   double largest = 0;          ///< relative difference
-  double largest_forward = 0;  ///< of values that are no gradients
+  double largest_forward = 0;  ///< of values of the forward pass
 };
 
 /// The tolerances where values differ, relative to a tensor's size: a smaller fault there looks
@@ -119,9 +119,9 @@ struct Allowance {
   void add(const Allowance& other);
 };
 
-/// @param grown  the largest difference that rounding has grown to, relative.
-/// @return the smallest fault that would show in every tensor, relative to its size.
-[[nodiscard]] double smallest_fault(const Allowance& allowance, double grown);
+/// @return whether a relative difference that rounding has grown to explains differences as large as
+/// the values that are made of it.
+[[nodiscard]] bool hides_all(double difference);
 
 /// The step from which on rounding hides a fault of any size.
 struct Hidden {
