@@ -122,3 +122,22 @@ TEST_CASE("diff: rounding of a weight that both runs average blames nobody", "[d
   use(cand, 2, 4);
   CHECK(where(compared(base, cand)) == Where{2, Phase::kForward, "fc2", "output:0"});
 }
+
+TEST_CASE("diff: a weight that is not trained is known from the first step", "[diff][written]") {
+  Run base = test::training(6);
+  std::erase_if(base.items, [](const Item& item) {
+    return item.scope == "fc2" && item.phase == Phase::kOptimizer;
+  });
+  Run cand = base;
+  Item written = base.at(0, "fc2", "param:weight");
+  written.step = 5;
+  written.slot = "param_written:weight";
+  scale(written, 4);
+  cand.items.insert(std::ranges::find(cand.items, 5U, &Item::step), written);
+  use(cand, 5, 4);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{5, Phase::kForward, "fc2", "param:weight"});
+  CHECK(
+      result.root->written ==
+      "written by the program between its first use in step 0 and step 5, in the candidate alone");
+}

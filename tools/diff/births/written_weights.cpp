@@ -29,13 +29,9 @@ double apart(const ValueView& a, const ValueView& b) {
 StepRecords one_value(uint32_t step, const ValueView& value, format::StringId slot) {
   StepRecords one;
   one.step = step;
-  one.dims.assign(value.shape.begin(), value.shape.end());
-  one.samples.assign(value.samples.begin(), value.samples.end());
-  ValueRecord record = value.record;
+  ValueRecord& record = append(one, value);
   record.key.slot = slot;
   record.kind = SlotKind::kParam;
-  record.dims_at = record.samples_at = 0;
-  one.values.push_back(record);
   return one;
 }
 
@@ -60,63 +56,45 @@ std::string others(const StepRecords& base, const StepRecords& cand) {
 
 }  // namespace
 
-void WrittenWeights::take(const StepRecords& step, bool in_base) {
-  Parameters& known = in_base ? base_ : cand_;
-  const auto take_one = [&](const ValueRecord& record) {
-    Held& held = known[parameter_key(record)];
-    held.record = record;
-    held.step = step.step;
-    const ValueView value = view(step, record);
-    held.shape.assign(value.shape.begin(), value.shape.end());
-    held.samples.assign(value.samples.begin(), value.samples.end());
-  };
-  for (const ValueRecord& record : step.written) take_one(record);
-  for (const ValueRecord& record : step.values) {
-    if (record.kind != SlotKind::kParam) continue;
-    // Of a parameter written in the same step the later record counts.
-    const auto found = known.find(parameter_key(record));
-    if (found == known.end() || found->second.step != step.step ||
-        is_before(found->second.record, record))
-      take_one(record);
+WrittenWeights::Side::Side(const StepRecords& step, bool is_base, const ValueRecord& used_by)
+    : records(step), in_base(is_base), output(used_by) {
+  for (const auto* values : {&records.values, &records.written}) {
+    for (const ValueRecord& record : *values) {
+      const bool is_weight = record.kind == SlotKind::kParam || record.kind == SlotKind::kWritten;
+      if (is_weight && is_before(record, output)) weights[parameter_key(record)].push_back(&record);
+      if (record.kind == SlotKind::kOutput) called.insert(record.key.scope);
+    }
   }
+  for (auto& [parameter, all] : weights)
+    std::ranges::sort(all, [](const auto* a, const auto* b) { return is_before(*a, *b); });
 }
 
 /// Whether a parameter is the output's module's own, or of a module inside it whose calls are not
 /// recorded: one whose function is used without a call, or is part of a compiled region.
-bool WrittenWeights::is_used_by(const StepRecords& step, const ValueRecord& written,
-                                const ValueRecord& output) const {
-  if (!is_before(written, output)) return false;
-  const format::StringId scope = written.key.scope;
-  if (scope == output.key.scope) return true;
-  return is_inside(names_.text(scope), names_.text(output.key.scope)) &&
-         std::ranges::none_of(step.values, [&](const ValueRecord& one) {
-           return one.key.scope == scope && one.kind == SlotKind::kOutput;
-         });
+bool WrittenWeights::is_used_by(const Side& side, const ValueRecord& written) const {
+  if (!is_before(written, side.output)) return false;
+  const format::StringId scope = written.key.scope, user = side.output.key.scope;
+  return scope == user ||
+         (!side.called.contains(scope) && is_inside(names_.text(scope), names_.text(user)));
 }
 
 /// @return none where nothing is known of the parameter before the step's last record of it.
-std::optional<WrittenWeights::Used> WrittenWeights::used(const Parameters& known,
-                                                         const StepRecords& step,
-                                                         const ValueRecord& written,
-                                                         const ValueRecord& output) {
-  std::vector<const ValueRecord*> here;
-  for (const auto* records : {&step.values, &step.written}) {
-    for (const ValueRecord& record : *records) {
-      const bool is_weight = record.kind == SlotKind::kParam || record.kind == SlotKind::kWritten;
-      if (is_weight && parameter_key(record) == parameter_key(written) && is_before(record, output))
-        here.push_back(&record);
-    }
+std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side,
+                                                         const ValueRecord& written) const {
+  const uint64_t parameter = parameter_key(written);
+  const LastWeights::Held* held = last_.find(side.in_base, parameter);
+  const auto found = side.weights.find(parameter);
+  if (found == side.weights.end()) {
+    if (held == nullptr) return std::nullopt;
+    return Used{held->view(), held->view(), held->step, false};
   }
-  std::ranges::sort(here, [](const auto* a, const auto* b) { return is_before(*a, *b); });
-  const auto held = known.find(parameter_key(written));
-  if (here.size() + (held != known.end() ? 1 : 0) == 0) return std::nullopt;
-  const auto nth = [&](size_t back) {
-    return here.size() > back ? view(step, *here[here.size() - 1 - back]) : held->second.view();
-  };
-  const bool is_written = !here.empty() && here.back()->kind == SlotKind::kWritten;
-  if (!is_written) return Used{nth(0), nth(0), here.empty() ? held->second.step : step.step, false};
-  if (here.size() == 1 && held == known.end()) return std::nullopt;
-  return Used{nth(0), nth(1), here.size() == 1 ? held->second.step : step.step, true};
+  const auto& here = found->second;
+  const ValueView value = view(side.records, *here.back());
+  const uint32_t step = side.records.step;
+  if (here.back()->kind != SlotKind::kWritten) return Used{value, value, step, false};
+  if (here.size() > 1) return Used{value, view(side.records, *here[here.size() - 2]), step, true};
+  if (held == nullptr) return std::nullopt;
+  return Used{value, held->view(), held->step, true};
 }
 
 /// @return none where the parameter agrees, differed as much before, or explains too little.
@@ -155,13 +133,12 @@ std::optional<WrittenWeight> WrittenWeights::behind(const StepRecords& base,
                                                     const ValueRecord& base_output,
                                                     const ValueRecord& cand_output,
                                                     double difference) const {
+  const Side sides[] = {{base, true, base_output}, {cand, false, cand_output}};
   std::optional<WrittenWeight> best;
-  for (const bool in_base : {true, false}) {
-    const StepRecords& step = in_base ? base : cand;
-    for (const ValueRecord& written : step.written) {
-      if (!is_used_by(step, written, in_base ? base_output : cand_output)) continue;
-      const auto a = used(base_, base, written, base_output);
-      const auto b = used(cand_, cand, written, cand_output);
+  for (const Side& side : sides) {
+    for (const ValueRecord& written : side.records.written) {
+      if (!is_used_by(side, written)) continue;
+      const auto a = used(sides[0], written), b = used(sides[1], written);
       auto found = a && b ? compared(base.step, *a, *b, difference) : std::nullopt;
       if (found && (!best || found->comparison.difference > best->comparison.difference))
         best = std::move(found);

@@ -7,8 +7,7 @@
 /// A module whose inputs agree and whose output does not is innocent where a parameter of it was
 /// written so, agreed when it was recorded last, and differs now by as much as the output.
 ///
-/// Place:    rank_diff.h, once for each step, and at its root.
-/// Memory:   the last record of each parameter of both runs.
+/// Place:    rank_diff.h, at its root.
 /// Threads:  not thread-safe.
 /// Source:   docs/recording.md "What is recorded, and how it is named".
 
@@ -16,9 +15,11 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "format/model/definitions.h"
+#include "tools/diff/births/last_weights.h"
 #include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
@@ -32,11 +33,9 @@ struct WrittenWeight {
 
 class WrittenWeights {
  public:
-  /// @param names  texts of the records' ids.
-  explicit WrittenWeights(format::Definitions& names) : names_(names) {}
-
-  /// Notes the parameters of a step. Call it once its root is looked for.
-  void take(const StepRecords& step, bool in_base);
+  /// @param names  texts of the records' ids. @param last  as they were before the step.
+  WrittenWeights(format::Definitions& names, const LastWeights& last)
+      : names_(names), last_(last) {}
 
   /// @param base, cand  the step. @param output  an output of a module in it whose inputs agree.
   /// @return the parameter that explains the difference of the output best, if one does.
@@ -47,15 +46,17 @@ class WrittenWeights {
                                                     double difference) const;
 
  private:
-  struct Held {
-    ValueRecord record;
-    uint32_t step = 0;
-    std::vector<uint64_t> shape;
-    std::vector<std::byte> samples;
+  /// One run's step.
+  struct Side {
+    Side(const StepRecords& step, bool is_base, const ValueRecord& used_by);
 
-    [[nodiscard]] ValueView view() const { return {record, shape, samples}; }
+    const StepRecords& records;
+    const bool in_base;
+    const ValueRecord& output;
+    /// Records of parameters in front of the output, by parameter_key(), in execution order.
+    std::unordered_map<uint64_t, std::vector<const ValueRecord*>> weights;
+    std::unordered_set<format::StringId> called;  ///< modules of which outputs are recorded
   };
-  using Parameters = std::unordered_map<uint64_t, Held>;
   /// A parameter of one run when an output was computed, and before it was written.
   struct Used {
     ValueView value, before;
@@ -63,16 +64,13 @@ class WrittenWeights {
     bool written = false;
   };
 
-  [[nodiscard]] bool is_used_by(const StepRecords& step, const ValueRecord& written,
-                                const ValueRecord& output) const;
-  [[nodiscard]] static std::optional<Used> used(const Parameters& known, const StepRecords& step,
-                                                const ValueRecord& written,
-                                                const ValueRecord& output);
+  [[nodiscard]] bool is_used_by(const Side& side, const ValueRecord& written) const;
+  [[nodiscard]] std::optional<Used> used(const Side& side, const ValueRecord& written) const;
   [[nodiscard]] std::optional<WrittenWeight> compared(uint32_t step, const Used& base,
                                                       const Used& cand, double difference) const;
 
   format::Definitions& names_;
-  Parameters base_, cand_;
+  const LastWeights& last_;
 };
 
 }  // namespace convtrace::diff

@@ -52,11 +52,14 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
     const StepSums* other = find_step(theirs, ours[i].step);
     return other != nullptr && ours[i] == *other;
   };
+  bool all_same = true;
+  for (size_t i = 0; i < ours.size(); ++i) all_same &= is_same(i);
   for (size_t i = 0; i < ours.size(); ++i) {
     const StepSums& step = ours[i];
     const StepSums* other = find_step(theirs, step.step);
     const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
-    if (same && !every_value && !leads_to_other) {
+    const bool has_first_weights = i == 0 && !all_same;
+    if (same && !every_value && !leads_to_other && !has_first_weights) {
       unread_.push_back(step);
       continue;
     }

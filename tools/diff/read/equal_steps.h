@@ -32,7 +32,7 @@ class EqualSteps {
   /// values or launches without a known step lie between.
   /// @param every_value  equal values are wanted, too: those of the baseline are read and stand for
   /// both runs. They are also read in an equal step before one that differs, because it shows the
-  /// sources of parameters.
+  /// sources of parameters, and then in the first step, which alone has parameters that are not trained.
   /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
   EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value,
              const StepOffset& offset = {});

@@ -12,17 +12,6 @@ bool is_first_weight(const ValueRecord& record) {
   return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
 }
 
-/// Copies the record of one value into another step.
-void copy_value(const StepRecords& from, const ValueRecord& record, StepRecords& to) {
-  ValueRecord& copy = to.values.emplace_back(record);
-  const auto shape = from.shape_of(record);
-  const auto samples = from.samples_of(record);
-  copy.dims_at = to.dims.size();
-  copy.samples_at = to.samples.size();
-  to.dims.insert(to.dims.end(), shape.begin(), shape.end());
-  to.samples.insert(to.samples.end(), samples.begin(), samples.end());
-}
-
 /// @return whether all updates of the step that `first` knows gave the weights that it has.
 bool leads_to(const StepRecords& step, const std::unordered_map<uint64_t, uint64_t>& first) {
   bool found = false;
@@ -47,31 +36,28 @@ Comparison judge(const ValueView& base, const ValueView& cand, const RootReport&
 
 }  // namespace
 
-void FirstWeights::take_before(const StepRecords& step, bool in_base) {
-  StepRecords& before = before_[in_base ? 0 : 1];
-  before.clear();
-  before.step = step.step;
-  for (const ValueRecord& record : step.values)
-    if (is_update(record)) copy_value(step, record, before);
-}
-
-std::optional<RootReport> FirstWeights::explain(const StepPair& pair, const RootReport& root,
-                                                const PairReporter& reporter) const {
-  const bool was_base = !before_[0].values.empty();  // the candidate was resumed
-  const StepRecords& before = before_[was_base ? 0 : 1];
+std::optional<RootReport> FirstWeights::explain(const StepPair& pair, const LastWeights& last,
+                                                const RootReport& root,
+                                                const PairReporter& reporter) {
+  const auto before = [&](bool in_base, const ValueRecord& weight, uint32_t step) {
+    const LastWeights::Held* held = last.find(in_base, parameter_key(weight));
+    return held != nullptr && is_update(held->record) && held->step + 1 == step ? held : nullptr;
+  };
+  // The candidate was resumed, unless it is the run with an update before the step.
+  const bool was_base = std::ranges::any_of(pair.cand.values, [&](const ValueRecord& one) {
+    return is_first_weight(one) && before(true, one, pair.cand.step) != nullptr;
+  });
   const StepRecords& resumed = was_base ? pair.cand : pair.base;
-  if (before.values.empty() || before.step + 1 != resumed.step) return std::nullopt;
   StepRecords old;
   old.step = resumed.step;
   StepPair weights{was_base ? old : resumed, was_base ? resumed : old, {}, {}};
   for (uint32_t i = 0; i < resumed.values.size(); ++i) {
     const ValueRecord& now = resumed.values[i];
     if (!is_first_weight(now)) continue;
-    const auto last = std::ranges::find(before.values, parameter_key(now), parameter_key);
-    if (last == before.values.end()) continue;
+    const LastWeights::Held* held = before(was_base, now, resumed.step);
+    if (held == nullptr) continue;
     const auto at = static_cast<uint32_t>(old.values.size());
-    copy_value(before, *last, old);
-    old.values.back().key = now.key;
+    append(old, held->view()).key = now.key;
     weights.alignment.matches.push_back(was_base ? Match{.base = at, .cand = i}
                                                  : Match{.base = i, .cand = at});
   }

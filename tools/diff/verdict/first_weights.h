@@ -6,7 +6,7 @@
 /// behind the update before. Neither is a record of the first common step of both.
 ///
 /// Place:    rank_diff.h, one of each rank.
-/// Memory:   updates of one step of each run; hashes of the first weights.
+/// Memory:   hashes of the first weights.
 /// Threads:  not thread-safe.
 
 #include <array>
@@ -14,20 +14,21 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tools/diff/births/last_weights.h"
 #include "tools/diff/verdict/root.h"
 
 namespace convtrace::diff {
 
 class FirstWeights {
  public:
-  /// Takes a step of one run before the first common one.
-  void take_before(const StepRecords& step, bool in_base);
-
   /// @param pair  the first common step.
+  /// @param last  as they were before it.
   /// @param root  found in it.
   /// @return the weights before the step as the root, if they differ by so much that `root` follows.
-  [[nodiscard]] std::optional<RootReport> explain(const StepPair& pair, const RootReport& root,
-                                                  const PairReporter& reporter) const;
+  [[nodiscard]] static std::optional<RootReport> explain(const StepPair& pair,
+                                                         const LastWeights& last,
+                                                         const RootReport& root,
+                                                         const PairReporter& reporter);
 
   /// Takes a common step. The first one shows the weights that both runs begin with.
   /// @return what is to be added to the step numbers of the baseline to get those of the candidate,
@@ -37,8 +38,7 @@ class FirstWeights {
  private:
   using Hashes = std::unordered_map<uint64_t, uint64_t>;  ///< of parameters, by parameter_key()
 
-  std::array<StepRecords, 2> before_;  ///< by Side: updates of the step before the first common one
-  std::array<Hashes, 2> first_;        ///< by Side
+  std::array<Hashes, 2> first_;  ///< by Side
   std::optional<uint32_t> first_step_;
 };
 

@@ -122,8 +122,8 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   settle(pair);
   find_root(pair);
   find_offset(pair);
-  written_.take(base, true);
-  written_.take(cand, false);
+  take_weights(base, true);
+  take_weights(cand, false);
   find_first_bit_difference(pair);
   find_carried(pair);
   find_hidden(pair.base.step);
@@ -190,8 +190,7 @@ void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {
   outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
   // Steps before the first common one are not missing: the other run was resumed after them.
   if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
-  if (outcome_.steps == 0) first_weights_.take_before(step, in_base);
-  written_.take(step, in_base);
+  take_weights(step, in_base);
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -302,7 +301,7 @@ void RankDiff::find_root(const StepPair& pair) {
   outcome_.root = new_root(pair);
   if (!outcome_.root) return;
   if (outcome_.steps == 0) {
-    auto weights = first_weights_.explain(pair, *outcome_.root, reporter_);
+    auto weights = FirstWeights::explain(pair, last_weights_, *outcome_.root, reporter_);
     if (weights) {
       outcome_.root = std::move(weights);
       return;
@@ -318,6 +317,11 @@ void RankDiff::find_root(const StepPair& pair) {
   if (root.position < is_alone) return;
   root.one_sided_before =
       one_sided_.before(pair, pair.alignment.matches[root.position - (is_alone ? 1 : 0)]);
+}
+
+/// They are held for a root.
+void RankDiff::take_weights(const StepRecords& step, bool in_base) {
+  if (!outcome_.root) last_weights_.take(step, in_base);
 }
 
 void RankDiff::find_offset(const StepPair& pair) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tools/diff/births/births.h"
+#include "tools/diff/births/last_weights.h"
 #include "tools/diff/births/written_weights.h"
 #include "tools/diff/compare/noise.h"
 #include "tools/diff/model/rules.h"
@@ -144,6 +145,7 @@ class RankDiff {
   void find_hidden(uint32_t step);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
+  void take_weights(const StepRecords& step, bool in_base);
   void find_offset(const StepPair& pair);
   [[nodiscard]] std::optional<RootReport> new_root(const StepPair& pair);
   void blame_program(const StepPair& pair, uint32_t match, RootReport& root) const;
@@ -169,8 +171,9 @@ class RankDiff {
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
   UpdatesOfRun base_updates_, cand_updates_;
+  LastWeights last_weights_;
   FirstWeights first_weights_;
-  WrittenWeights written_{names_};
+  WrittenWeights written_{names_, last_weights_};
 };
 
 }  // namespace convtrace::diff
