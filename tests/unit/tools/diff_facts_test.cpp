@@ -92,6 +92,19 @@ TEST_CASE("facts: parameters without gradients, parameters of other modules, mod
   CHECK(told(compared(run("tied", "weight=a"), run("tied", "weight=a"))).empty());
 }
 
+TEST_CASE("facts: of no module, in a damaged trace, what modules have is left out",
+          "[diff][facts]") {
+  const auto run = [](const char* mode, const char* kind) {
+    Run made = training();
+    made.tell(0, "-", "class", kind);
+    for (const char* name : {"mode", "autocast", "attributes", "loss.mse_loss"})
+      made.tell(0, "-", name, mode);
+    return made;
+  };
+  CHECK(told(compared(run("train", "Net"), run("eval", "Net"))).empty());
+  CHECK(told(compared(run("train", "Net"), run("train", "Model"))).empty());
+}
+
 TEST_CASE("facts: a model that trains in evaluation mode", "[diff][facts]") {
   const auto run = [](const Lines& in_evaluation, uint32_t told_in) {
     Run made = training();

@@ -151,6 +151,8 @@ class FactDiff::Rank {
     const Known *a = base_.find(key), *b = cand_.find(key);
     if (key.second.starts_with("optimizer.")) {
       optimizer(key, a, b, step);
+    } else if (key.first.empty() && !key.second.starts_with("rng.")) {
+      return;  // all others are of modules
     } else if (key.second == "autocast") {
       of_first_call(key, a, b, "off", step);
     } else if (key.second == "frozen" || key.second == "tied") {
