@@ -43,7 +43,10 @@ TEST_CASE("cause: a setting of the root's module, or of a module around it", "[d
   result.facts = {setting(FactKind::kModule, "h.4.attn.drop")};
   CHECK(rule_of(result).empty());
   result.facts = {setting(FactKind::kModule, "h.3.attn.drop")};
-  CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.3.attn.drop");
+  for (const Phase phase : {Phase::kEvaluation, Phase::kForward}) {
+    result.root->record.phase = phase;
+    CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.3.attn.drop");
+  }
   result.facts[0].scope = "h.*.attn.drop";
   result.facts[0].modules = 4;
   CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.*.attn.drop (4 modules)");

@@ -76,8 +76,9 @@ std::optional<Reason> by_write(const DiffResult& result) {
 /// A setting of the module whose result is the root, or of the nearest module around it.
 std::optional<Reason> by_module_setting(const DiffResult& result) {
   const RecordReport& root = result.root->record;
-  if (root.phase != Phase::kForward && root.phase != Phase::kLoss && root.phase != Phase::kBackward)
-    return std::nullopt;
+  constexpr std::array kOfModules = {Phase::kForward, Phase::kLoss, Phase::kBackward,
+                                     Phase::kEvaluation};
+  if (std::ranges::find(kOfModules, root.phase) == kOfModules.end()) return std::nullopt;
   for (const std::string& scope : around(root.scope)) {
     for (const FactDifference& fact : result.facts) {
       if (fact.kind != FactKind::kModule || !fact.configuration || !was_before(fact, root) ||
