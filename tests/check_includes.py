@@ -54,7 +54,7 @@ ROOMS = {
     "interposer/core/observer": "cupti cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/tile format/findings/ops "
         "interposer/abi interposer/core/control interposer/core/memory interposer/core/runtime interposer/core/values",
     "interposer/core/nccl": "cupti cupti/abi cupti/memory interposer/core/control interposer/core/memory interposer/core/runtime",
-    "interposer/core/python": "interposer/abi",
+    "interposer/core/python": "interposer/abi interposer/core/memory",
     "interposer/core/writer": "cupti/kernels format/file format/findings format/settings "
         "interposer/core/control interposer/core/queue interposer/core/runtime",
     "interposer/core": "cupti cupti/abi cupti/driver cupti/memory format/settings interposer/abi interposer/core/control "

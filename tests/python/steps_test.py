@@ -1,5 +1,7 @@
 """When a step begins, and which phase and call a record has, in the loops people write."""
 import functools
+import os
+import tempfile
 import unittest
 import unittest.mock
 
@@ -423,6 +425,20 @@ class Written(StepsTest):
         self.model[2].weight.data = 3 * self.model[2].weight.data
         self.train()
         self.assertEqual(self.written(), [("0", 0, "param_written:weight"), ("2", 0, "param_written:weight"), ("2", 0, "param_written:bias")])
+
+    def test_memory_that_torch_has_not_allocated_is_looked_at_while_it_is_there(self):
+        with tempfile.NamedTemporaryFile() as file:
+            os.truncate(file.name, 1 << 16)
+            self.model.register_parameter("mapped", nn.Parameter(
+                torch.from_file(file.name, shared=True, size=1 << 14), requires_grad=False))
+            self.train()
+            file.write(b"another process")
+            file.flush()
+            self.train()
+            self.assertEqual(self.written(), [("", 0, "param_written:mapped")])
+            os.truncate(file.name, 0)
+            self.train()
+            self.assertEqual(len(self.written()), 1)
 
     def test_memory_that_moves_without_a_change_is_no_write(self):
         self.train()

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,8 @@
 #include <cstring>
 #include <span>
 #include <string>
+
+#include "interposer/core/memory/readable.h"
 
 namespace convtrace::engine {
 namespace {
@@ -175,17 +176,6 @@ void* open_beside_us() {
 }
 
 }  // namespace
-
-bool is_readable(const void* address) noexcept {
-  const int saved_errno = errno;
-  constexpr long kNoSuchChange = -1;  // the mask is read before this is refused
-  // Eight bytes, which are aligned and so in the same page.
-  const uintptr_t mask = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{7};
-  const bool readable =
-      syscall(SYS_rt_sigprocmask, kNoSuchChange, mask, nullptr, 8) == 0 || errno != EFAULT;
-  errno = saved_errno;
-  return readable && mask != 0;  // without an address the call changes nothing and reads nothing
-}
 
 Backtrace open_libunwind() noexcept {
   void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);

@@ -22,7 +22,4 @@ using Backtrace = int (*)(void** frames, int size);
 
 [[nodiscard]] Backtrace open_libunwind() noexcept;
 
-/// Whether the byte at `address` can be read. Keeps errno.
-[[nodiscard]] bool is_readable(const void* address) noexcept;
-
 }  // namespace convtrace::engine

@@ -153,14 +153,14 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
             .scope = static_cast<uint32_t>(scope),
             .call = call,
             .slot = static_cast<uint32_t>(number_of_slot)});
-  return of_gradients || mark(owner, work.last());
+  return of_gradients || mark(parameter, owner, work.last());
 }
 
 /// As Owner.mark.
-bool HotPath::mark(PyObject* owner, const TensorMessage& message) {
+bool HotPath::mark(PyObject* parameter, PyObject* owner, const TensorMessage& message) {
   const uint64_t epoch = word(of_observer_.epoch.of(observer_.get()));
   if (failed(epoch)) return false;
-  const WeightMark now = mark_of(message, epoch);
+  const WeightMark now = mark_of(message, epoch, reader_.is_torchs(parameter, message));
   return of_owner_.memory.set(owner, number(now.memory)) &&
          of_owner_.content.set(owner, number(now.content));
 }
@@ -181,7 +181,8 @@ bool HotPath::is_written(PyObject* parameter, PyObject* owner, bool& is) {
     case TensorReader::Outcome::kRead:
       break;
   }
-  is = python::is_written(before, mark_of(message, epoch));
+  const WeightMark now = mark_of(message, epoch, reader_.is_torchs(parameter, message));
+  is = python::is_written(before, now);
   return true;
 }
 

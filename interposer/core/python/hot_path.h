@@ -115,7 +115,7 @@ class HotPath {
   Found see(PyObject* parameter, PyObject* entry, PyObject* name, Weights* seen);
   Ref entry_at(PyObject* module);
   Found ask_module(PyObject* module, std::vector<Ref>& children, Weights* seen);
-  bool mark(PyObject* owner, const TensorMessage& message);
+  bool mark(PyObject* parameter, PyObject* owner, const TensorMessage& message);
   bool is_written(PyObject* parameter, PyObject* owner, bool& is);
   Ref written_of(const Weights& seen);
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);

@@ -82,7 +82,8 @@ bool TensorReader::configure(PyObject* config) {
                  {is_conj_, "is_conj"},
                  {storage_offset_, "storage_offset"},
                  {untyped_storage_, "untyped_storage"},
-                 {nbytes_, "nbytes"}};
+                 {nbytes_, "nbytes"},
+                 {resizable_, "resizable"}};
   for (const auto& [method, text] : methods) {
     if (!(method = name(text))) return false;
   }
@@ -122,6 +123,14 @@ Outcome TensorReader::read(PyObject* tensor, TensorMessage& message) {
   if (all != Outcome::kFailed || api.PyErr_ExceptionMatches(*api.PyExc_Exception) == 0) return all;
   api.PyErr_Clear();  // values.py meets it, too
   return Outcome::kLeft;
+}
+
+bool TensorReader::is_torchs(PyObject* tensor, const TensorMessage& message) {
+  if (message.fixed.device_type != 0) return false;
+  const Ref storage = untyped_storage_(tensor);
+  const Ref is = resizable_(storage.get());
+  if (!is) api.PyErr_Clear();
+  return is_true(is.get());
 }
 
 /// Through DLPack, which reads the address of the elements: it must not be asked for a tensor that is

@@ -65,6 +65,9 @@ class TensorReader {
   }
   /// @param tensor  is_plain().
   Outcome read(PyObject* tensor, TensorMessage& message);
+  /// Whether a tensor lies in host memory that torch has allocated: other storages cannot be resized.
+  /// @param tensor  is_plain(). @return false also for an older torch, which does not say.
+  bool is_torchs(PyObject* tensor, const TensorMessage& message);
   StorageNumbers& numbers() { return numbers_; }
 
  private:
@@ -85,7 +88,7 @@ class TensorReader {
   std::vector<std::pair<Ref, uint8_t>> dtypes_;
   Ref layout_, is_nested_, is_cpu_, is_cuda_, get_device_, shape_, stride_, dtype_, version_;
   StorageNumbers numbers_;
-  CMethod is_neg_, is_conj_, storage_offset_, untyped_storage_, nbytes_;
+  CMethod is_neg_, is_conj_, storage_offset_, untyped_storage_, nbytes_, resizable_;
 };
 
 }  // namespace convtrace::python

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "interposer/core/memory/readable.h"
+
 namespace convtrace::python {
 namespace {
 
@@ -18,8 +20,15 @@ uint64_t element_at(const TensorMessage& message, uint64_t number, uint64_t widt
   return address;
 }
 
-/// @return 0 where the elements are not in host memory that the storage owns.
-uint32_t digest_of(const TensorMessage& message) {
+bool can_be_read(uint64_t first, uint64_t bytes) {
+  const auto is_readable = [](uint64_t address) {
+    return engine::is_readable(reinterpret_cast<const void*>(address));
+  };
+  return is_readable(first) && is_readable(first + bytes - 1);
+}
+
+/// @return 0 where the elements are not in host memory that the storage owns, or it is gone.
+uint32_t digest_of(const TensorMessage& message, bool is_torchs) {
   const convtrace_tensor& fixed = message.fixed;
   const uint64_t width = format::element_bytes(static_cast<format::DType>(fixed.dtype));
   uint64_t count = 1;
@@ -32,7 +41,9 @@ uint32_t digest_of(const TensorMessage& message) {
     const uint64_t at = element_at(message, number, width);
     if (at < fixed.storage_base || at + width > fixed.storage_base + fixed.storage_bytes) return 0;
     uint64_t word = 0;
-    std::memcpy(&word, reinterpret_cast<const void*>(at), std::min<uint64_t>(width, sizeof word));
+    const uint64_t bytes = std::min<uint64_t>(width, sizeof word);
+    if (!is_torchs && !can_be_read(at, bytes)) return 0;
+    std::memcpy(&word, reinterpret_cast<const void*>(at), bytes);
     digest = (digest ^ word) * 0x100000001b3;
     digest ^= digest >> 29;
   }
@@ -41,10 +52,10 @@ uint32_t digest_of(const TensorMessage& message) {
 
 }  // namespace
 
-WeightMark mark_of(const TensorMessage& message, uint64_t epoch) {
+WeightMark mark_of(const TensorMessage& message, uint64_t epoch, bool is_torchs) {
   const uint64_t storage = message.fixed.storage & ((uint64_t{1} << kStorageBits) - 1);
   return {epoch << kStorageBits | storage,
-          uint64_t{message.fixed.version} << 32 | digest_of(message)};
+          uint64_t{message.fixed.version} << 32 | digest_of(message, is_torchs)};
 }
 
 }  // namespace convtrace::python

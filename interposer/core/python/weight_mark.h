@@ -5,7 +5,8 @@
 /// elements.
 ///
 /// Torch counts no write through `.data`, through numpy, or by another process; the elements show it.
-/// Writes of few elements by such ways are not seen, and none in memory of a device.
+/// Writes of few elements by such ways are not seen, and none in memory of a device. What torch has
+/// not allocated itself (a mapped file, an array) may be gone while the parameter is still there.
 ///
 /// Place:    under hot_path.h; Owner.mark of calls/naming.py is the reference.
 /// Threads:  those that hold the GIL.
@@ -26,7 +27,8 @@ struct WeightMark {
 };
 
 /// @param epoch  of the marks that may be compared with this one; not 0.
-WeightMark mark_of(const TensorMessage& message, uint64_t epoch);
+/// @param is_torchs  whether torch has allocated the memory, which then can be read.
+WeightMark mark_of(const TensorMessage& message, uint64_t epoch, bool is_torchs);
 [[nodiscard]] inline bool is_of_epoch(const WeightMark& mark, uint64_t epoch) {
   return mark.memory >> kStorageBits == epoch;
 }

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "interposer/core/memory/libunwind.h"
+#include "interposer/core/memory/readable.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace::engine;

@@ -144,6 +144,11 @@ class TensorReader:
             return False
         return not tensor.untyped_storage().resizable()
 
+    def is_torchs(self, tensor):
+        """@return whether torch has allocated the memory of a plain tensor, as far as that is known. Must run inside `with
+        self.unobserved()`."""
+        return self._tells_resizable and tensor.untyped_storage().resizable()
+
     def _unwrap(self, tensor):
         # A subclass without its own dispatch only adds methods: its memory is an ordinary tensor's.
         if getattr(type(tensor), "__torch_dispatch__", None) == self._dispatch:

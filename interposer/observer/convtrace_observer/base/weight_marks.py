@@ -3,9 +3,11 @@ since: a merge, an average, weights that are clipped or loaded again.
 
 That is the number of its storage, how often torch has counted a write to it, and some of its elements: torch counts no
 write through `.data`, through numpy, or by another process. Writes of few elements by such ways are not seen, and none in
-memory of a device. interposer/core/python/weight_mark.h does the same.
+memory of a device. What torch has not allocated itself (a mapped file, an array) may be gone while the parameter is still
+there. interposer/core/python/weight_mark.h does the same.
 """
 import ctypes
+import os
 
 from . import values
 
@@ -13,10 +15,10 @@ _PROBED = 8
 _STORAGE_BITS = 40
 
 
-def mark(observer, owner, value):
-    """Notes what is recorded. `value`: a values.Memory."""
+def mark(observer, parameter, owner, value):
+    """Notes what is recorded. `value`: the parameter's values.Memory. Must run inside `with observer.read.unobserved()`."""
     owner.memory = observer.epoch << _STORAGE_BITS | value.storage
-    owner.content = value.version << 32 | _digest(value)
+    owner.content = value.version << 32 | _digest(observer, parameter, value)
 
 
 def is_written(observer, parameter, owner):
@@ -26,18 +28,19 @@ def is_written(observer, parameter, owner):
     value = observer.read.again(parameter)
     if value is None:
         return False
-    digest, before = _digest(value), owner.content & 0xFFFFFFFF
+    digest, before = _digest(observer, parameter, value), owner.content & 0xFFFFFFFF
     counted = owner.memory & (1 << _STORAGE_BITS) - 1 == value.storage and owner.content >> 32 != value.version
     return counted or 0 != digest != before != 0
 
 
-def _digest(value):
-    """0 where the elements are not in host memory that the storage owns."""
+def _digest(observer, parameter, value):
+    """0 where the elements are not in host memory that the storage owns, or it is gone, and for what is_written() leaves."""
     width, count = values.ELEMENT_BYTES[value.dtype], 1
     for extent in value.dims[:value.rank]:
         count *= extent
-    if value.device != values.CPU or not width or not count:
+    if value.device != values.CPU or type(parameter) not in observer.read.plain or not width or not count:
         return 0
+    read = ctypes.string_at if observer.read.is_torchs(parameter) else _read_if_there
     probed, digest = min(count, _PROBED), 0xCBF29CE484222325
     for index in range(probed):
         address, number = value.data, (count - 1) * index // (probed - 1) if index else 0
@@ -46,7 +49,23 @@ def _digest(value):
             number //= extent
         if not value.base <= address <= value.base + value.storage_bytes - width:
             return 0
-        word = int.from_bytes(ctypes.string_at(address, min(width, 8)), "little")
+        found = read(address, min(width, 8))
+        if not found:
+            return 0
+        word = int.from_bytes(found, "little")
         digest = (digest ^ word) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
         digest ^= digest >> 29
     return digest >> 32 | 1
+
+
+def _read_if_there(address, size):
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(memory, size, address)
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(memory)

@@ -323,7 +323,7 @@ class Optimizers:
     def _pack_weight(self, thread, phase, parameter, owner, slot):
         value = self._pack(thread, phase, parameter, owner.place, slot)
         if value is not None:
-            weight_marks.mark(self._observer, owner, value)
+            weight_marks.mark(self._observer, parameter, owner, value)
 
     @spent.sampled
     def record(self, thread, phase, items):
