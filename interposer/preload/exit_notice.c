@@ -50,11 +50,12 @@ static void say(const char* text) {
   (void)written;
 }
 
+/// @param status  as exit() was given it, of which the system keeps eight bits.
 static void explain(int status) {
   const int mark = mark_of_command();
   if (mark < 0 || convtrace_explained_v1 || !is_empty_mark(mark) || has_children()) return;
   char line[256];
-  if (status == 0) {
+  if ((status & 0xff) == 0) {
     say("convtrace: CT-2202 nothing was traced on this machine: no kernel was launched and no "
         "PyTorch module called within sight; `convtrace doctor -- CMD` looks for what is in the "
         "way\n");

@@ -428,6 +428,25 @@ def twice(function):
         self.assertEqual(asked, [])
         self.assertIn("code.facts_test.py.CodeFacts.%s.<locals>.Model" % self._testMethodName, dict(found))
 
+    def test_odd_classes_fail_nothing(self):
+        space, deep = {"__builtins__": __builtins__}, ()
+        exec("kind = type('Made', (), {'forward': lambda self: 1})", space)
+        for _ in range(10000):
+            deep = (deep,)
+
+        class Odd(space["kind"]):
+            def forward(self, *, scale=1):
+                pass
+
+        class Deep:
+            layers = deep
+
+        Odd.forward.__kwdefaults__[3] = "no name"
+        found = dict(code_facts.Code(torch).of_class(Odd))
+        self.assertEqual(len(found), 2)
+        self.assertIn("code..Made", found)
+        self.assertEqual(dict(code_facts.Code(torch).of_class(Deep)), {})
+
     def test_a_class_that_was_told_of_may_go(self):
         codes = code_facts.Code(torch)
         kind = type("Made", (nn.Linear,), {"__module__": "made_up"})

@@ -101,9 +101,10 @@ class Run(ControlsTest):
         self.assertEqual(len(glob.glob(os.path.join(self.folder, "*.ctrace"))), 2)
 
     def test_a_program_that_does_not_train_gets_one_line(self):
-        done = self.run_loop("true")
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertRegex(done.stderr, r"^convtrace: CT-2202 .*\n$")
+        for command in ("true",), (sys.executable, "-c", "raise SystemExit(256)"):  # of which the system keeps 0
+            done = self.run_loop(*command)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            self.assertRegex(done.stderr, r"^convtrace: CT-2202 .* no kernel was launched .*\n$")
 
     def test_a_program_that_failed_is_said_to_have_failed(self):
         for command in "exit 3", "true; exit 3":

@@ -21,8 +21,11 @@ def mro_of(kind):
 
 
 def module_of(kind):
-    """@return the name of the module that a class was made in; "" where it says something else."""
-    found = _module(kind)
+    """@return the name of the module that a class was made in; "" where it does not say, or something else."""
+    try:
+        found = _module(kind)
+    except AttributeError:  # made by type() in code that Python has no module of
+        return ""
     return found if type(found) is str else ""
 
 

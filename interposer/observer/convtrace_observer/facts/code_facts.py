@@ -12,7 +12,7 @@ import re
 import sys
 import types
 
-from ..base import FOLDER, contents
+from ..base import FOLDER, contents, signals
 
 _NOT_THE_PROGRAMS = os.path.join(FOLDER, ""), os.path.join(os.path.dirname(os.__file__), "")
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
@@ -65,8 +65,13 @@ class Code:
             if self._classes.get(id(one)) == name or one is object or module.partition(".")[0] == "torch":
                 continue
             self._classes[id(one)] = name
+            try:
+                found = _class_hash(one)
+            except Exception as error:  # constants nested too deep
+                signals.let_pass(error)
+                continue
             path = _file_of(sys.modules.get(module))
-            yield "code.%s%s" % (self.short(path) if path else module, name[len(module):]), _class_hash(one)
+            yield "code.%s%s" % (self.short(path) if path else module, name[len(module):]), found
 
 
 def files():
@@ -188,7 +193,8 @@ def _layers(member, seen):
 
 def _add_function(hasher, function):
     _add_code(hasher, function.__code__)
-    given = *(function.__defaults__ or ()), *sorted(contents.items(function.__kwdefaults__), key=operator.itemgetter(0))
+    named = (item for item in contents.items(function.__kwdefaults__) if type(item[0]) is str)
+    given = *contents.elements(function.__defaults__), *sorted(named, key=operator.itemgetter(0))
     hasher.update(_text(given).encode())
 
 
