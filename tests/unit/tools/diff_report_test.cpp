@@ -283,6 +283,13 @@ TEST_CASE("convtrace-diff: what agrees before the root is told, and whether to t
   scale(close.at(0, "fc1", "output:0"), 1 + 1e-7);
   const Pair other(test::training(), close);
   CHECK_FALSE(contains(run({other.base, other.cand}).out, "bit by bit"));
+  Run noisy = diverging();
+  scale(noisy.at(0, "fc1", "grad:weight"), 2);
+  const Pair third(test::training(), noisy);
+  const std::string ignoring = run({third.base, third.cand, "--ignore", "fc1"}).out;
+  INFO(ignoring);
+  CHECK(contains(ignoring, "DIVERGED at step 1, forward, fc2"));
+  CHECK_FALSE(contains(ignoring, "bit by bit"));
 }
 
 TEST_CASE("convtrace-diff: --junit fails the rank that diverged", "[diff][command][junit]") {

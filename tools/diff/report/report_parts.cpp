@@ -380,7 +380,8 @@ std::string before_text(const DiffResult& result) {
   const auto& first = result.first_bit_difference;
   const bool same_steps = root.matched_in_earlier_steps > 0 && first && result.bits_unknown == 0 &&
                           first->record.step == root.record.step &&
-                          root.one_sided_before.count == 0;
+                          root.one_sided_before.count == 0 && result.waived == 0 &&
+                          result.other_forms.empty();
   if (same_steps)
     text += "; the " + count_text(root.matched_in_earlier_steps) +
             " of earlier steps are the same bit by bit";
