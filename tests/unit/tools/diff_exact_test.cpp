@@ -341,6 +341,11 @@ TEST_CASE("ignore: what is named may differ in any way, and the report says so",
       run({pair.base, pair.cand, "--ignore", "re:attention_mask"}).out,
       "ignored     1 value differs, or is in one run alone, and is not counted (--ignore)"));
   CHECK(run({pair.base, pair.cand, "--ignore", "re:("}).code == 2);
+
+  Run changed = training();  // between its op and its module
+  scale(changed.at(0, "fc1", "output:0"), 1 + 1e-7);
+  CHECK(report(training(), changed, {"--exact", "off"})["root"]["class"] == "changed-between");
+  CHECK(report(training(), changed, {"--exact", "off", "--ignore", "fc1"})["verdict"] == "same");
 }
 
 TEST_CASE("ignore: a run of which all that differs is waived is identical", "[diff][ignore]") {

@@ -28,7 +28,11 @@ void excuse_forms(StepPair& pair) {
 }
 
 /// A consumer that got other bytes than its producer wrote is not the place of the divergence.
+/// What --ignore covers may change in any way.
 void name_changed_between(StepPair& pair) {
+  std::erase_if(pair.lineage.changed, [&pair](const ChangedBetween& changed) {
+    return pair.comparisons[changed.producer].waived || pair.comparisons[changed.consumer].waived;
+  });
   for (const ChangedBetween& changed : pair.lineage.changed)
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
 }
