@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/unit/tools/diff_compared.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 
@@ -140,4 +141,38 @@ TEST_CASE("diff: a weight that is not trained is known from the first step", "[d
   CHECK(
       result.root->written ==
       "written by the program between its first use in step 0 and step 5, in the candidate alone");
+}
+
+TEST_CASE("diff: what a collective sends is known by a record of the same memory", "[diff][root]") {
+  const auto run = [](double factor, uint64_t generation) {
+    Run made = test::training();
+    Item& gradient = made.at(1, "fc1", "grad:weight");
+    gradient.generation = 9;
+    Item sent = gradient;
+    sent.phase = Phase::kCommunication;
+    sent.scope = "";
+    sent.slot = "sent:0";
+    sent.op = "all_reduce";
+    sent.generation = generation;
+    scale(sent, factor);
+    made.items.insert(made.items.begin() + (&gradient - made.items.data()), sent);
+    return made;
+  };
+  const DiffResult found = compared(run(1, 9), run(2, 9));
+  REQUIRE(found.root);
+  CHECK(found.root->record.slot == "sent:0");
+  CHECK(found.root->known_as == "the gradient of fc1.weight");
+  CHECK(found.root->made_of_equal);
+  CHECK(diff::headline(found).ends_with("op all_reduce, sent:0 (the gradient of fc1.weight)"));
+  CHECK(diff::root_sentence(*found.root) ==
+        "the gradient of fc1.weight differs here; the forward pass and the gradient of what its "
+        "module gave out agree");
+  CHECK(compared(run(1, 8), run(2, 8)).root->known_as.empty());
+  CHECK(compared(run(1, 0), run(2, 0)).root->known_as.empty());
+  // Without the gradient of the module's output nothing is known of what it is made of.
+  Run base = run(1, 9), cand = run(2, 9);
+  for (Run* one : {&base, &cand}) one->erase(1, "fc1", "grad_output:0");
+  const DiffResult less = compared(base, cand);
+  CHECK(less.root->known_as == "the gradient of fc1.weight");
+  CHECK_FALSE(less.root->made_of_equal);
 }

@@ -84,7 +84,9 @@ std::string root_headline(const RootReport& root, bool with_rank) {
   if (root.made_by) return maker_headline(root, with_rank);
   const auto& [wrong, all] = root.updates;
   if (wrong < 2)
-    return root_place_text(root, with_rank) + ": " + object_text(root.record) + holder_text(root);
+    return root_place_text(root, with_rank) + ": " + object_text(root.record) +
+           (root.known_as.empty() ? "" : " (" + escape_text(root.known_as) + ')') +
+           holder_text(root);
   return when_text(root.record, with_rank) + ": updates of " + count_text(wrong) + " of " +
          tools::counted(all, "parameter") + ", first " + scope_text(root.record.scope) + ", " +
          object_text(root.record) + holder_text(root);

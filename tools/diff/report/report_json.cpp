@@ -115,6 +115,7 @@ Json root_json(const std::optional<RootReport>& root) {
                                        {"rank", root->holder->rank}}
                                 : Json();
   json["rounding_enlarged"] = root->rounding_enlarged;
+  json["known_as"] = text_or_null(root->known_as);
   json["matched_before"] = root->matched_before;
   json["one_sided_before"] = one_sided_json(root->one_sided_before);
   const Class worst_input = root->record.comparison.worst_input;

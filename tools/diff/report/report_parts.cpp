@@ -127,7 +127,9 @@ std::string meaning_of_root(const RootReport& root) {
                   ? ": look at the backward pass"
                   : "");
     case format::Phase::kCommunication:
-      return agreement_before(root, "what ranks exchange", true);
+      return agreement_before(root, "what ranks exchange", true) +
+             (root.made_of_equal ? ": look at what changes the gradient behind the backward pass"
+                                 : "");
     case format::Phase::kOptimizer:
       return agreement_before(root, "the updated weights", false) +
              (is_shown(root, format::Phase::kBackward, Shown::kEqual) ? ": look at the optimizer"
@@ -230,6 +232,9 @@ std::string root_sentence(const RootReport& root) {
     return "its module began with other bits in buffer " + escape_text(root.buffers.front()) +
            (more > 0 ? " and " + count_text(more) + " more" : "");
   }
+  if (root.made_of_equal)
+    return escape_text(root.known_as) +
+           " differs here; the forward pass and the gradient of what its module gave out agree";
   if (record.phase == format::Phase::kLoss && !inputs_were_compared(root))
     return agreement_before(root, "the loss", true);
   return result_sentence(root);

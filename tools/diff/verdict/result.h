@@ -229,6 +229,11 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, sorted by the difference of their norms,
   /// the largest first; at most kMaxGradients.
   std::vector<RecordReport> gradients;
+  /// What the root's memory is, if no module has it: "the gradient of fc1.weight" (known_as.h).
+  std::string known_as;
+  /// Then, of a gradient: the forward pass and the gradient of its module's output were compared, and
+  /// agree.
+  bool made_of_equal = false;
   /// Earlier values were further apart than rounding explains (Carried).
   bool rounding_enlarged = false;
   /// If the root is no value but a setting of a module or an optimizer: the setting in words;

@@ -10,6 +10,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
+#include "tools/diff/flow/known_as.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
 #include "tools/diff/verdict/scalar_factor.h"
@@ -119,6 +120,30 @@ std::vector<std::string> initial_buffers(const StepPair& pair, uint32_t match,
   return names;
 }
 
+/// Names the root's memory, and looks at what a gradient is made of.
+void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
+                 RootReport& root) {
+  const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);
+  if (named == nullptr) return;
+  const std::string scope = reporter.text(named->key.scope);
+  const bool is_gradient = named->kind == SlotKind::kGrad;
+  root.known_as = std::string(is_gradient                       ? "the gradient of "
+                              : named->kind == SlotKind::kParam ? "parameter "
+                                                                : "buffer ") +
+                  (scope.empty() ? "" : scope + '.') + reporter.text(named->tensor);
+  if (!is_gradient) return;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    if (&pair.base_of(m) != named) continue;
+    const DataFlow flow = flow_of(pair, m, std::nullopt, reporter);
+    root.made_of_equal =
+        root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
+        std::ranges::all_of(flow.sources, [](const FlowStep& one) {
+          const Class verdict = one.value.comparison.verdict;
+          return !one.by_order && agrees(verdict) && verdict != Class::kBitDifference;
+        });
+  }
+}
+
 }  // namespace
 
 std::optional<RootChoice> choose_root(const StepPair& pair) {
@@ -200,6 +225,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
+  name_memory(pair, choice.match, reporter, root);
   if (!choice.changed) root.scalar_factor = scalar_factor(pair, choice.match);
   root.region = region_of(pair, choice.match, reporter);
   root.vectors_only =
