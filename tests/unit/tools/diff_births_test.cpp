@@ -102,6 +102,8 @@ TEST_CASE("births: rounding of the size of the values hides only what is made of
   CHECK(small.verdict == Verdict::kDiverged);
   CHECK(where(small) == Where{1, Phase::kForward, "6", "output:0"});
   CHECK(result_of(0.15).verdict == Verdict::kCannotTell);
+  CHECK_FALSE(diff::hides_all(0.12));
+  CHECK(diff::hides_all(std::nan("")));
 }
 
 TEST_CASE("births: what hides faults has grown, in the forward pass", "[diff][births][text]") {

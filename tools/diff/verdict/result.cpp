@@ -22,6 +22,6 @@ std::string_view to_string(Verdict value) {
   return "unknown";
 }
 
-bool hides_all(double difference) { return kGain * difference >= 1; }
+bool hides_all(double difference) { return !(kGain * difference < 1); }
 
 }  // namespace convtrace::diff

@@ -120,7 +120,7 @@ struct Allowance {
 };
 
 /// @return whether a relative difference that rounding has grown to explains differences as large as
-/// the values that are made of it.
+/// the values that are made of it. One that is NaN, as of values that overflow, may be of any size.
 [[nodiscard]] bool hides_all(double difference);
 
 /// The step from which on rounding hides a fault of any size.
