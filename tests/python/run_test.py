@@ -112,6 +112,12 @@ class Run(ControlsTest):
             self.assertEqual((done.returncode, done.stdout), (3, ""))
             self.assertRegex(done.stderr, r"^convtrace: CT-2202 .* ended with exit code 3 .*\n$")
 
+    def test_a_program_that_unloads_the_preload_library_ends_as_ever(self):
+        program = "import _ctypes, sys; _ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 2)); sys.exit(3)"
+        done = self.run_loop("sh", "-c", 'library=$LD_PRELOAD; unset LD_PRELOAD; exec "$@" "$library"',
+                             "sh", sys.executable, "-SE", "-c", program)
+        self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+
     def test_a_program_none_of_whose_children_trains_gets_one_line(self):
         for command in "true; ls > /dev/null; true", f"{sys.executable} -c 'import torch'; true":
             done = self.run_loop("bash", "-c", command)
