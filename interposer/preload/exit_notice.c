@@ -7,12 +7,14 @@
 /// Threads:  runs at the process's end, after its exit handlers.
 /// Errors:   none; a closed stderr is left alone, and so is a mark that the program has closed.
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cupti/abi/hooks_v1.h"
@@ -45,9 +47,24 @@ static int has_children(void) {
   return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
+/* As QuietWrites of format/base/guarded_file.h: a pipe that nobody reads, or a full file, would end the
+ * process by a signal, and with another status than the command's. */
 static void say(const char* text) {
+  static const int kRaised[] = {SIGPIPE, SIGXFSZ};
+  const struct timespec now = {0, 0};
+  sigset_t raised, ours, before;
+  sigemptyset(&before);
+  sigpending(&before);
+  sigemptyset(&raised);
+  sigemptyset(&ours);
+  for (size_t i = 0; i < sizeof kRaised / sizeof *kRaised; ++i) {
+    sigaddset(&raised, kRaised[i]);
+    if (!sigismember(&before, kRaised[i])) sigaddset(&ours, kRaised[i]);
+  }
+  if (sigprocmask(SIG_BLOCK, &raised, &before) != 0) return;
   const ssize_t written = write(STDERR_FILENO, text, strlen(text));
-  (void)written;
+  if (written < 0) sigtimedwait(&ours, NULL, &now);
+  sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /// @param status  as exit() was given it, of which the system keeps eight bits.

@@ -112,6 +112,15 @@ class Run(ControlsTest):
             self.assertEqual((done.returncode, done.stdout), (3, ""))
             self.assertRegex(done.stderr, r"^convtrace: CT-2202 .* ended with exit code 3 .*\n$")
 
+    def test_a_program_whose_stderr_nobody_reads_has_its_exit_code(self):
+        reads, writes = os.pipe()
+        os.close(reads)
+        try:
+            command = [RUN, "run", "--output", "a.ctrace", "--", "bash", "-c", "true; exit 3"]
+            self.assertEqual(subprocess.run(command, cwd=self.folder, stderr=writes).returncode, 3)
+        finally:
+            os.close(writes)
+
     def test_a_program_that_unloads_the_preload_library_ends_as_ever(self):
         program = "import _ctypes, sys; _ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 2)); sys.exit(3)"
         done = self.run_loop("sh", "-c", 'library=$LD_PRELOAD; unset LD_PRELOAD; exec "$@" "$library"',
