@@ -88,7 +88,7 @@ TEST_CASE("facts: parameters without gradients, parameters of other modules, mod
   CHECK(told(compared(run("tied", "weight=emb.weight"), plain)) ==
         Lines{"Linear tied: weight=emb.weight | none in fc1"});
   CHECK(told(compared(plain, run("mode.evaluation", "train"))) ==
-        Lines{"Linear training in evaluation: False | True in fc1"});
+        Lines{"Linear training in evaluation: no | yes in fc1"});
   CHECK(told(compared(run("tied", "weight=a"), run("tied", "weight=a"))).empty());
 }
 

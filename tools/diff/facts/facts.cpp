@@ -198,9 +198,11 @@ class FactDiff::Rank {
     const auto kind = class_in_both(scope);
     if (!kind) return;
     const bool trains = name == kMode;
+    // A module that was not evaluated was not in training mode then either.
     const auto training = [trains](const Known* known) -> std::string {
       const std::string mode = known != nullptr ? known->value : trains ? "train" : "eval";
-      return mode == "train" ? "True" : mode == "eval" ? "False" : mode;
+      if (mode == "train") return trains ? "True" : "yes";
+      return mode == "eval" ? trains ? "False" : "no" : mode;
     };
     const auto differs = [&](const std::string& of) {
       return training(base_.find({of, name})) != training(cand_.find({of, name}));

@@ -137,7 +137,7 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
     const DataFlow flow = flow_of(pair, m, std::nullopt, reporter);
     root.made_of_equal =
         root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
-        std::ranges::all_of(flow.sources, [](const FlowStep& one) {
+        !flow.sources.empty() && std::ranges::all_of(flow.sources, [](const FlowStep& one) {
           const Class verdict = one.value.comparison.verdict;
           return !one.by_order && agrees(verdict) && verdict != Class::kBitDifference;
         });
