@@ -130,6 +130,8 @@ TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offere
                  "step 0: the candidate begins with the weights of the baseline behind its step 1: "
                  "compare with --step-offset -2"));
   CHECK(contains(run({pair.cand, pair.base}).out, "compare with --step-offset 2"));
+  CHECK(report(pair.base, pair.cand, {}, 1)["next"] ==
+        Json::array({"convtrace-diff " + pair.base + ' ' + pair.cand + " --step-offset -2"}));
   report(pair.base, pair.cand, {"--step-offset", "-2"}, 0);
 }
 

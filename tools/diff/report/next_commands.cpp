@@ -222,14 +222,19 @@ std::vector<std::string> repeat(const DiffResult& result) {
 }  // namespace
 
 std::string next_title(const DiffResult& result) {
+  if (result.root->offset) return "compare the steps that begin with the same weights:";
   return is_one_program(result) ? "see whether the program repeats:"
                                 : "store these values in both runs, and compare them element by "
                                   "element:";
 }
 
 std::vector<std::string> next_commands(const DiffResult& result) {
-  if (result.wholes) return {};  // stored values are of single ranks
   const RootReport& root = *result.root;
+  if (root.offset)
+    return {"convtrace-diff " + tools::quote_shell(result.base_path) + ' ' +
+            tools::quote_shell(result.cand_path) + " --step-offset " +
+            std::to_string(result.step_offset.steps + *root.offset)};
+  if (result.wholes) return {};  // stored values are of single ranks
   if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
   // Both runs have stored it, or what became of it.
   if (root.record.elements || (root.consumer && root.consumer->elements)) return {};
