@@ -99,6 +99,24 @@ TEST_CASE("cause: changed code of the optimizer's class", "[diff][cause]") {
   CHECK(rule_of(result).empty());
 }
 
+TEST_CASE("cause: what decides about gradients alone", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kBackward, "emb", "grad:weight");
+  FactDifference tied = setting(FactKind::kModule, "head");
+  tied.name = "tied";
+  tied.base = "none";
+  tied.cand = "weight=emb.weight, bias=other.bias";
+  result.facts = {tied};
+  CHECK(rule_of(result).starts_with("setting: Dropout tied: none | weight=emb.weight"));
+  result.root->record.slot = "grad:weight2";
+  CHECK(rule_of(result).empty());
+  FactDifference frozen = setting(FactKind::kModule, "emb");
+  frozen.name = "frozen";
+  result.facts = {frozen};
+  CHECK(rule_of(result).starts_with("setting: Dropout frozen"));
+  result.root->record.phase = Phase::kForward;
+  CHECK(rule_of(result).empty());
+}
+
 TEST_CASE("cause: another type", "[diff][cause]") {
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.root->record.base.dtype = format::DType::kF32;

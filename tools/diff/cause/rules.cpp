@@ -73,6 +73,28 @@ std::optional<Reason> by_write(const DiffResult& result) {
        "the first output that differs is of its module"}};
 }
 
+/// Whether a setting decides about gradients alone.
+bool is_of_gradients(const FactDifference& fact) {
+  return fact.name == "frozen" || fact.name == "tied";
+}
+
+/// The gradient of a weight that is another module's, too, in one run alone.
+std::optional<Reason> by_shared_weight(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  constexpr std::string_view kGradient = "grad:";
+  if (root.phase != Phase::kBackward || !root.slot.starts_with(kGradient)) return std::nullopt;
+  const std::string weight = '=' + root.scope + (root.scope.empty() ? "" : ".") +
+                             root.slot.substr(kGradient.size()) + ", ";
+  for (const FactDifference& fact : result.facts) {
+    if (fact.name != "tied" || !was_before(fact, root)) continue;
+    for (const auto& side : {fact.base, fact.cand})
+      if (side && (*side + ", ").find(weight) != std::string::npos)
+        return Reason{
+            "setting", fact_text(fact), {"the first value that differs is that weight's gradient"}};
+  }
+  return std::nullopt;
+}
+
 /// A setting of the module whose result is the root, or of the nearest module around it.
 std::optional<Reason> by_module_setting(const DiffResult& result) {
   const RecordReport& root = result.root->record;
@@ -82,7 +104,7 @@ std::optional<Reason> by_module_setting(const DiffResult& result) {
   for (const std::string& scope : around(root.scope)) {
     for (const FactDifference& fact : result.facts) {
       if (fact.kind != FactKind::kModule || !fact.configuration || !was_before(fact, root) ||
-          !is_in(fact, scope))
+          !is_in(fact, scope) || (is_of_gradients(fact) && root.phase != Phase::kBackward))
         continue;
       const bool own = scope == root.scope;
       return Reason{"setting",
@@ -197,9 +219,9 @@ std::optional<Reason> by_region(const DiffResult& result) {
 std::optional<Reason> probable_reason(const DiffResult& result) {
   if (!result.root || result.cause) return std::nullopt;
   constexpr std::array kRules = {
-      by_known_setting, by_write,        by_module_setting, by_optimizer_setting,
-      by_type,          by_scaled_input, by_order,          by_generator,
-      by_code,          by_region};
+      by_known_setting,     by_write, by_module_setting, by_shared_weight,
+      by_optimizer_setting, by_type,  by_scaled_input,   by_order,
+      by_generator,         by_code,  by_region};
   for (const auto rule : kRules) {
     if (auto reason = rule(result)) return reason;
   }
