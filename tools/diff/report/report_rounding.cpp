@@ -134,8 +134,10 @@ std::string hidden_text(const DiffResult& result) {
   if (unit_roundoff(allowed.coarsest) == 0) return "";
   if (result.hidden) {
     return "from step " + std::to_string(result.hidden->step) +
-           " on a fault of any size may look the same: compare runs that share their bits for "
-           "longer, or fewer steps";
+           " on a fault of any size may look the same" +
+           (result.verdict == Verdict::kCannotTell
+                ? ""
+                : ": compare runs that share their bits for longer, or fewer steps");
   }
   // The smallest fault that would show in every tensor, relative to its size.
   const double largest = std::min(1.0, std::max(allowed.value, kGain * result.carried.largest));
