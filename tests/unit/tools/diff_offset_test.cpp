@@ -41,6 +41,9 @@ TEST_CASE("convtrace-diff: a resumed run is aligned by the optimizers' counters"
   const std::string next = found["next"].dump();
   CHECK(contains(next, "root-base.ctrace --steps 3 "));
   CHECK(contains(next, "root-cand.ctrace --steps 1 "));
+  CHECK_FALSE(contains(next, "--step-offset"));  // the traces tell it
+  CHECK(contains(report(pair.base, pair.cand, {"--step-offset", "-2"}, 1)["next"].dump(),
+                 "convtrace-diff root-base.ctrace root-cand.ctrace --step-offset -2"));
   const Json turned = report(pair.cand, pair.base, {}, 1);
   CHECK(turned["step_offset"]["steps"] == 2);
   CHECK(turned["root"]["step"] == 3);

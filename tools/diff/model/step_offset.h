@@ -30,6 +30,9 @@ struct StepShift {
   }
 };
 
+/// Why there is an offset that the user gave.
+inline constexpr std::string_view kOffsetAsked = "--step-offset";
+
 /// Step of the candidate = step of the baseline + `steps`.
 struct StepOffset {
   int64_t steps = 0;

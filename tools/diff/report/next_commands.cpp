@@ -266,7 +266,10 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   lines.push_back(start_line(of_base, of_cand, base_set, recording("root-base.ctrace", base)));
   if (!parts.empty()) lines.emplace_back("# then the candidate's again");
   lines.push_back(start_line(of_cand, of_base, cand_set, recording("root-cand.ctrace", cand)));
-  lines.emplace_back("convtrace-diff root-base.ctrace root-cand.ctrace");
+  const StepOffset& offset = result.step_offset;  // what the user gave is not in the traces
+  lines.push_back(
+      "convtrace-diff root-base.ctrace root-cand.ctrace" +
+      (offset.why == kOffsetAsked ? " --step-offset " + std::to_string(offset.steps) : ""));
   return lines;
 }
 

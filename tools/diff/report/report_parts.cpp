@@ -135,10 +135,8 @@ std::string meaning_of_root(const RootReport& root) {
              (is_shown(root, format::Phase::kBackward, Shown::kEqual) ? ": look at the optimizer"
                                                                       : "");
     case format::Phase::kEvaluation:
-      return inputs_agree(root)
-                 ? "what is computed without gradients differs, on equal inputs: look at weights "
-                   "that no optimizer sets (a target network, an average)"
-                 : "what is computed without gradients differs";
+      return std::string("what is computed without gradients differs") +
+             (inputs_agree(root) ? ", on equal inputs" : "");
     case format::Phase::kTuning:
       return "";  // belongs to no step
   }
@@ -258,7 +256,8 @@ std::string phase_text(const DiffResult& result) {
            std::to_string(result.step_offset.steps + *offset);
   }
   if (result.root->weights_differ) {
-    return step + "the runs begin with other weights: look at the seed, and at what was loaded";
+    return step + "the runs begin with other weights: look at " +
+           (record.step == 0 ? "the seed, and at " : "") + "what was loaded";
   }
   if (record.phase == format::Phase::kData && result.root->came_in) {
     const auto& agreed = result.root->agreed_before;
@@ -280,6 +279,9 @@ std::string phase_text(const DiffResult& result) {
   if (result.root->made_by)
     return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));
+  if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.reason)
+    return step + meaning_of_root(*result.root) +
+           ": look at weights that no optimizer sets (a target network, an average)";
   return step + meaning_of_root(*result.root);
 }
 

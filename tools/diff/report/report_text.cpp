@@ -187,7 +187,7 @@ class TextReport {
   void births() {
     const std::vector<std::string> lines = birth_lines(result_);
     if (lines.size() < 2) return;
-    out_ << "\n" << title("differences that nothing before them explains") << "\n";
+    out_ << "\n" << title("differences that no recorded value before them explains") << "\n";
     for (const std::string& text : lines) line("  ", text);
   }
 
@@ -248,6 +248,8 @@ class TextReport {
 
   void first_bit_difference() {
     if (!result_.first_bit_difference || !result_.root) return;
+    // These weights were recorded before: they are no values of the step.
+    if (result_.root->weights_differ || !result_.root->written.empty()) return;
     const RecordReport& record = result_.first_bit_difference->record;
     out_ << "\n";
     line("first bit difference  ", place_text(record, result_.ranks.size() > 1) + ", " +
