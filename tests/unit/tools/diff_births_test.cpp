@@ -155,6 +155,26 @@ TEST_CASE("births: what a value was made of explains eight times its difference"
         Where{0, Phase::kForward, "b", "output:0"});
 }
 
+TEST_CASE("births: an update that one run alone has not made is no rounding", "[diff][births]") {
+  // Of an optimizer of the program's own gradients are not recorded. Beside the update of fc2 that of
+  // fc1 is small.
+  const auto held = [](double moved, double before) {
+    Run base = test::training();
+    base.at(0, "fc1", "param:weight", 1).values = base.at(0, "fc1", "param:weight").values;
+    for (const uint32_t step : {0U, 1U})
+      for (const char* layer : {"fc1", "fc2"}) base.erase(step, layer, "grad:weight");
+    Run cand = base;
+    scale(base.at(0, "fc1", "param:weight", 1), 1 + moved);
+    scale(cand.at(0, "", "loss"), 1 + before);
+    return compared(base, cand);
+  };
+  const DiffResult found = held(1e-3, 0);
+  REQUIRE(found.verdict == Verdict::kDiverged);
+  CHECK(where(found) == Where{0, Phase::kOptimizer, "fc1", "param:weight"});
+  CHECK(held(2e-7, 0).verdict == Verdict::kSame);
+  CHECK(held(1e-3, 5e-7).verdict == Verdict::kSame);  // rounding may have led to another branch
+}
+
 TEST_CASE("births: each type has a roundoff of its own", "[diff][births]") {
   const auto verdict = [](DType dtype, double error) {
     return compared(with_type(kEqual, dtype), with_type(chain(0, error), dtype)).verdict;

@@ -242,6 +242,7 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
 void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, const Apart& apart,
                   const Difference& source, const Comparison& comparison) {
   const ValueRecord& record = base.record;
+  differs_ |= comparison.bits_differ && !is_update(record);
   Difference own{.rms = std::max(apart.rms, apart.floor),
                  .unit = is_cast_to(record.dtype) ? 0 : unit_of(record),
                  .equal = !comparison.bits_differ,
@@ -269,7 +270,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
   if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
   if (record.kind != SlotKind::kParam) return;
   if (is_update(record)) {
-    updates_.take(match, base, cand, sources_.of_gradient(record), unit_of(record));
+    updates_.take(match, base, cand, sources_.of_gradient(record), unit_of(record), !differs_);
   } else {
     updates_.begin_with(base, cand);
   }

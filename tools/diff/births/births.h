@@ -139,6 +139,7 @@ class Births {
   bool tf32_ = false;
   std::span<const Match> matches_;
   bool has_birth_ = false;  ///< a fault was found: later differences are no measure of rounding
+  bool differs_ = false;    ///< a value that is no update had other bits
   CompareStored stored_;    ///< may be empty
   Sources sources_;
   Updates updates_;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "tools/diff/births/sources.h"
 
 namespace convtrace::diff {
 namespace {
@@ -85,6 +88,7 @@ void Updates::begin_step() {
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
+  hashes_before_[parameter_key(base.record)] = {base.record.stats.hash, cand.record.stats.hash};
   if (is_in_pieces(base, cand))
     norms_before_[parameter_key(base.record)] = {base.record.stats.l2 - cand.record.stats.l2};
   if (!is_sketched(base, cand)) return;
@@ -99,8 +103,9 @@ void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, co
 }
 
 void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
-                   std::optional<double> gradient, double unit) {
+                   std::optional<double> gradient, double unit, bool all_equal) {
   if (is_in_pieces(base, cand)) take_in_pieces(match, base, cand, gradient, unit);
+  find_held_back(match, base, cand, unit, all_equal || gradient == 0.0);
   if (!is_sketched(base, cand)) return;
   Parameter now{buckets_of(base), buckets_of(cand), gradient.value_or(0) > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
@@ -131,13 +136,28 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
                       .gain = expected > 0 ? std::sqrt(squared / update) / expected : kNoGain});
 }
 
+/// Rounding does not keep every bit of a weight that the other run moves by more than a layer makes of
+/// rounding, where the weights before were equal and all that the update is made of is.
+void Updates::find_held_back(uint32_t match, const ValueView& base, const ValueView& cand,
+                             double unit, bool all_equal) {
+  const std::array now = {base.record.stats.hash, cand.record.stats.hash};
+  const auto [entry, is_new] = hashes_before_.try_emplace(parameter_key(base.record), now);
+  const std::array before = std::exchange(entry->second, now);
+  const bool is_held = (now[0] == before[0]) != (now[1] == before[1]);
+  if (!is_new && is_held && all_equal && before[0] == before[1] &&
+      measure(base, cand).rms > kGain * unit)
+    hold_back(match);
+}
+
+void Updates::hold_back(uint32_t match) {
+  Comparison fault = decided(Class::kDiverged, Field::kUpdate);
+  fault.born = true;
+  held_back_.push_back({match, fault});
+}
+
 void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
                              std::optional<double> gradient, double unit) {
-  if (base.record.held_back != cand.record.held_back) {
-    Comparison fault = decided(Class::kDiverged, Field::kUpdate);
-    fault.born = true;
-    held_back_.push_back({match, fault});
-  }
+  if (base.record.held_back != cand.record.held_back) hold_back(match);
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
   Norms now{a.l2 - b.l2, gradient.value_or(0) > kUnlikeGradients};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);

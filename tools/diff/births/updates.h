@@ -59,10 +59,11 @@ class Updates {
   void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
   /// Records a parameter after a step. @param match  comes back from judge().
   /// @param gradient  relative difference of its gradient, if that is known. @param unit  roundoff of its type
+  /// @param all_equal  no value but updates has had other bits so far.
   void take(uint32_t match, const ValueView& base, const ValueView& cand,
-            std::optional<double> gradient, double unit);
-  /// @return the updates of this step that are a fault: those that one rank of one run has not made;
-  /// else those that alone are beyond the limit that all together are beyond; else all.
+            std::optional<double> gradient, double unit, bool all_equal);
+  /// @return the updates of this step that are a fault: those that one run, or one rank of it, has not
+  /// made; else those that alone are beyond the limit that all together are beyond; else all.
   [[nodiscard]] std::vector<UpdateFault> judge();
 
  private:
@@ -85,6 +86,9 @@ class Updates {
   };
   using Measure = Measured (Updates::*)(const Update&) const;
 
+  void hold_back(uint32_t match);
+  void find_held_back(uint32_t match, const ValueView& base, const ValueView& cand, double unit,
+                      bool all_equal);
   void take_in_pieces(uint32_t match, const ValueView& base, const ValueView& cand,
                       std::optional<double> gradient, double unit);
   [[nodiscard]] Measured in_norm(const Update& update) const;
@@ -105,10 +109,11 @@ class Updates {
   };
 
   std::unordered_map<uint64_t, Parameter> before_;
+  std::unordered_map<uint64_t, std::array<uint64_t, 2>> hashes_before_;  ///< of both runs
   std::unordered_map<uint64_t, Norms> norms_before_;
   bool gradients_were_unlike_ = false;
   std::vector<Update> updates_;         ///< of this step
-  std::vector<UpdateFault> held_back_;  ///< updates that one rank has not made
+  std::vector<UpdateFault> held_back_;  ///< updates that one run, or one rank of it, has not made
   /// Squared norms of all gradients, and of their differences.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
 };
