@@ -194,7 +194,7 @@ class FactDiff::Rank {
   /// a setting for training alone, or whose owner's mode does not differ. Of a whole model that trains
   /// the observer knows it a step later than it is so (graded_calls.h).
   void mode(const Key& key, const Known* a, const Known* b, uint32_t step) {
-    const auto& [scope, name] = key;
+    const std::string &scope = key.first, &name = key.second;
     const auto kind = class_in_both(scope);
     if (!kind) return;
     const bool trains = name == kMode;

@@ -75,10 +75,10 @@ RunCommand command_of(const format::TraceMeta& meta) {
                      .executable = value("run.executable"),
                      .directory = value("run.directory"),
                      .python_path = value("run.pythonpath")};
-  constexpr std::string_view kCode = "code.";
+  constexpr std::string_view kOfFile = "code.";
   for (const auto& [name, hash] : meta.facts)
-    if (name.starts_with(kCode) && name.ends_with(".py"))
-      command.files[name.substr(kCode.size())] = hash;
+    if (name.starts_with(kOfFile) && name.ends_with(".py"))
+      command.files[name.substr(kOfFile.size())] = hash;
   return command;
 }
 
