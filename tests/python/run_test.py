@@ -14,12 +14,12 @@ from short_run import long
 class Run(ControlsTest):
     """`convtrace run` says where the trace goes, and at the end what is in it."""
 
-    def run_loop(self, *command, steps=3):
+    def run_loop(self, *command, steps=3, stderr=subprocess.PIPE):
         environment = {k: v for k, v in os.environ.items()
                        if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
         return subprocess.run([RUN, "run", "--output", "a.ctrace", "--", *command], cwd=self.folder,
                               env=environment, input="1\n" * steps, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+                              stderr=stderr, text=True)
 
     def check(self, done, steps=3):
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "end"), done.stderr)
@@ -116,8 +116,7 @@ class Run(ControlsTest):
         reads, writes = os.pipe()
         os.close(reads)
         try:
-            command = [RUN, "run", "--output", "a.ctrace", "--", "bash", "-c", "true; exit 3"]
-            self.assertEqual(subprocess.run(command, cwd=self.folder, stderr=writes).returncode, 3)
+            self.assertEqual(self.run_loop("bash", "-c", "true; exit 3", stderr=writes).returncode, 3)
         finally:
             os.close(writes)
 

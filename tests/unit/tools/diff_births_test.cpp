@@ -82,7 +82,7 @@ TEST_CASE("births: rounding of the size of the values hides only what is made of
     constexpr double kFirst = 200 * kF32;
     Run base, cand;
     for (Run* run : {&base, &cand}) {
-      for (uint32_t step : {0, 1}) {
+      for (const uint32_t step : {0U, 1U}) {
         const double gain = step == 0 ? 7 : std::pow(given / kFirst, 1.0 / 5);
         double error = run == &cand ? kFirst : 0, before = 0;
         run->add(value(step, "0", "input:0", 0));

@@ -93,7 +93,7 @@ TEST_CASE("convtrace-diff: a resumed run is held against the weights before its 
               .scope = module,
               .slot = "param:weight",
               .values = whole.at(1, module, "param:weight").values});
-  std::ranges::rotate(rest.items, rest.items.end() - 2);
+  std::rotate(rest.items.begin(), rest.items.end() - 2, rest.items.end());
   {
     const Pair pair(whole, rest);
     CHECK(report(pair.base, pair.cand, {}, 0)["root"].is_null());
@@ -127,7 +127,7 @@ TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offere
             .scope = "fc1",
             .slot = "param:weight",
             .values = whole.at(1, "fc1", "param:weight").values});
-  std::ranges::rotate(rest.items, rest.items.end() - 1);
+  std::rotate(rest.items.begin(), rest.items.end() - 1, rest.items.end());
   const Pair pair(whole, rest);
   CHECK(contains(run({pair.base, pair.cand}).out,
                  "step 0: the candidate begins with the weights of the baseline behind its step 1: "
