@@ -1,7 +1,5 @@
 #include "tools/diff/births/last_weights.h"
 
-#include <tuple>
-
 namespace convtrace::diff {
 
 ValueRecord& append(StepRecords& step, const ValueView& value) {
@@ -18,8 +16,7 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
   const auto take_one = [&](const ValueRecord& record) {
     Held& held = known[parameter_key(record)];
     // Of a parameter that was written in the step as well the later record counts.
-    const auto order = [](const ValueRecord& one) { return std::tuple(one.t_ns, one.seq); };
-    if (held.step == step.step && order(record) < order(held.record)) return;
+    if (held.step == step.step && is_before(record, held.record)) return;
     const ValueView value = view(step, record);
     held.record = record;
     held.step = step.step;

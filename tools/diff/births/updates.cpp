@@ -104,8 +104,10 @@ void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, co
 
 void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
                    std::optional<double> gradient, double unit, bool all_equal) {
-  if (is_in_pieces(base, cand)) take_in_pieces(match, base, cand, gradient, unit);
-  find_held_back(match, base, cand, unit, all_equal || gradient == 0.0);
+  if (is_in_pieces(base, cand))
+    take_in_pieces(match, base, cand, gradient, unit);
+  else
+    find_held_back(match, base, cand, unit, all_equal || gradient == 0.0);
   if (!is_sketched(base, cand)) return;
   Parameter now{buckets_of(base), buckets_of(cand), gradient.value_or(0) > kUnlikeGradients};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);

@@ -1,17 +1,12 @@
 #include "tools/diff/births/written_weights.h"
 
 #include <algorithm>
-#include <tuple>
 #include <unordered_set>
 
 #include "tools/diff/births/sources.h"
 
 namespace convtrace::diff {
 namespace {
-
-bool is_before(const ValueRecord& a, const ValueRecord& b) {
-  return std::tie(a.t_ns, a.seq) < std::tie(b.t_ns, b.seq);
-}
 
 /// Whether the size of a difference to the record is known.
 bool is_measured_value(const ValueRecord& record) {

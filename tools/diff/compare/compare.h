@@ -60,6 +60,10 @@ inline constexpr size_t kClassCount = 10;
 [[nodiscard]] std::string_view to_string(Class value);
 /// @return whether no measurement contradicts equality. For a kBitDifference nothing was measured.
 [[nodiscard]] inline bool agrees(Class verdict) { return verdict <= Class::kWithinNoise; }
+/// @return whether the values were measured, and agree.
+[[nodiscard]] inline bool is_match(Class verdict) {
+  return agrees(verdict) && verdict != Class::kBitDifference;
+}
 [[nodiscard]] std::string_view to_string(Field value);
 /// @return whether the size of a difference in that field is a number.
 [[nodiscard]] inline bool is_measured(Field field) { return field <= Field::kUpdate; }

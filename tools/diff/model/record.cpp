@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "tools/diff/model/hash_mix.h"
@@ -60,6 +61,10 @@ bool is_update(const ValueRecord& record) {
 bool is_scalar_result(const ValueRecord& record) {
   return record.kind == SlotKind::kLoss ||
          (record.kind == SlotKind::kOutput && record.stats.count == 1);
+}
+
+bool is_before(const ValueRecord& a, const ValueRecord& b) {
+  return std::tie(a.t_ns, a.seq) < std::tie(b.t_ns, b.seq);
 }
 
 RecordKey call_key(const ValueRecord& record) {

@@ -73,6 +73,9 @@ struct ValueRecord;
 /// @return whether the value is a loss, or an output that is one number: an average as a rule.
 [[nodiscard]] bool is_scalar_result(const ValueRecord& record);
 
+/// @return whether the first record was made before the second, in one run.
+[[nodiscard]] bool is_before(const ValueRecord& a, const ValueRecord& b);
+
 /// @return a key of the module call, or the op inside it, that the record is an input or output of.
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 

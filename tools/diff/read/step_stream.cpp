@@ -1,7 +1,6 @@
 #include "tools/diff/read/step_stream.h"
 
 #include <algorithm>
-#include <tuple>
 #include <variant>
 
 #include "format/model/op_names.h"
@@ -69,9 +68,8 @@ const StepRecords* StepStream::peek() {
 /// Sorts into execution order, and counts repeated keys.
 void StepStream::put_in_order(StepRecords& step) {
   moved_.apply(step);
-  const auto order = [](const ValueRecord& r) { return std::tuple(r.t_ns, r.seq); };
-  if (!std::ranges::is_sorted(step.values, {}, order)) {
-    std::ranges::stable_sort(step.values, {}, order);
+  if (!std::ranges::is_sorted(step.values, is_before)) {
+    std::ranges::stable_sort(step.values, is_before);
   }
   retrain_graded_calls(step, names_);
   // Programs repeat their steps: a step with the same keys as the step before has the same

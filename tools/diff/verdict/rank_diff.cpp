@@ -15,8 +15,6 @@ bool is_of_forward_pass(format::Phase phase) {
          phase == format::Phase::kLoss;
 }
 
-bool is_match(Class verdict) { return agrees(verdict) && verdict != Class::kBitDifference; }
-
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
 }  // namespace

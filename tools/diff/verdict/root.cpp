@@ -138,8 +138,7 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
     root.made_of_equal =
         root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
         !flow.sources.empty() && std::ranges::all_of(flow.sources, [](const FlowStep& one) {
-          const Class verdict = one.value.comparison.verdict;
-          return !one.by_order && agrees(verdict) && verdict != Class::kBitDifference;
+          return !one.by_order && is_match(one.value.comparison.verdict);
         });
   }
 }
