@@ -251,10 +251,10 @@ class OptimizerFacts(ObservedTest):
         optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.125))
         batch = self.observer.threads.state.batch
         with Refuse():
-            facts.meets(optimizer)
-            facts.tell(batch, optimizer)
+            known, _ = facts.meet(optimizer)
+            facts.tell(batch, optimizer, known)
             optimizer.param_groups[0]["lr"] = nn.Linear  # no tensor at all
-            facts.tell(batch, optimizer)
+            facts.tell(batch, optimizer, known)
         batch.submit()
         self.assertEqual([f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")],
                          ["0.125", "type"])
@@ -276,8 +276,8 @@ class OptimizerFacts(ObservedTest):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
         optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")
         facts = program_facts.OptimizerFacts(self.observer)
-        facts.meets(optimizer)
-        facts.tell(self.observer.threads.state.batch, optimizer)
+        known, _ = facts.meet(optimizer)
+        facts.tell(self.observer.threads.state.batch, optimizer, known)
         self.observer.threads.state.batch.submit()
         self.assertIn("tensor", [f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")])
         self.observer.read.skipped = 0

@@ -333,6 +333,24 @@ class Steps(StepsTest):
             optimizer.step(closure=closure)
         self.assertEqual(list(map(id, given)), [id(closure) for closure in closures for _ in range(2)])
 
+    def test_the_phase_behind_an_optimizer_in_another_one_and_behind_one_that_raised(self):
+        class Outer(torch.optim.SGD):
+            def step(self, closure=None):
+                inner.step()
+
+        def refuse():
+            raise MemoryError
+
+        inner, outer = torch.optim.SGD(self.model.parameters(), lr=0.1), Outer(self.model.parameters(), lr=0.1)
+        slot = self.observer.threads.state.slot
+        before = slot[0], slot[1]
+        outer.step()
+        self.assertEqual((slot[0], slot[1]), before)
+        with self.assertRaises(MemoryError):
+            inner.step(refuse)
+        inner.step()
+        self.assertEqual((slot[0], slot[1]), before)
+
     def check_closure(self, model, optimizer, bind):
         left, taken = [], []
 

@@ -30,8 +30,7 @@ class TellingBatch(engine.Batch):
 class Thread:
     """State of one native thread."""
 
-    __slots__ = ("entry", "slot", "batch", "op", "op_modes", "after_root", "before_step", "followed",
-                 "unread_gradients", "until_timed", "began", "spent")
+    __slots__ = ("entry", "slot", "batch", "op", "op_modes", "after_root", "followed", "until_timed", "began", "spent")
 
     def __init__(self, port):
         self.entry = None  # naming.Entry of the innermost running module
@@ -41,9 +40,7 @@ class Thread:
         self.op = None  # tag of the innermost torch.library op that is running: used by ops.py
         self.op_modes = 0  # used by aten_ops.py
         self.after_root = engine.FORWARD  # phase to set in the slot when the running root returns
-        self.before_step = 0, engine.FORWARD  # content of the slot before an optimizer step
         self.followed = {}  # outputs of modules in the running root that have hooks: used by gradients.py
-        self.unread_gradients = False  # in an optimizer's step whose gradients are not computed yet
         self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # used by spent.py
 
     def place(self):

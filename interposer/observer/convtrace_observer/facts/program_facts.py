@@ -212,37 +212,43 @@ def _token(optimizer):
     return type(optimizer) if name is None else name
 
 
+class _Optimizer:
+    """What is known of one. `number`: None where it shares one. `groups`: a _Group of each of its groups."""
+
+    __slots__ = ("number", "groups")
+
+    def __init__(self, number, groups):
+        self.number, self.groups = number, groups
+
+
 class OptimizerFacts:
     """The settings of each optimizer at the begin of its step."""
 
     def __init__(self, observer):
         self._observer = observer
-        self._known = {}  # id of an optimizer's token -> (the token, the optimizer's number, its groups)
+        self._known = {}  # id of an optimizer's token -> (the token, its _Optimizer)
         self._count, self._most = 0, _SWEPT_FIRST
         self._groups_of_further = []
 
-    def meets(self, optimizer):
-        """Called before tell(). @return whether the optimizer is seen for the first time."""
+    def meet(self, optimizer):
+        """@return (its _Optimizer, whether it is seen for the first time)"""
         token = _token(optimizer)
-        if id(token) in self._known:
-            return False
+        known = self._known.get(id(token))
+        if known is not None:
+            return known[1], False
         if len(self._known) >= self._most:
             tokens.forget_dead(self._known)
             self._most = max(_SWEPT_FIRST, 2 * len(self._known))
         further = self._count >= _MOST_NUMBERED
         if self._count == _MOST_NUMBERED:
             self._observer.say(engine.WARNING, "CT-1305 %d optimizers have numbers; further ones share one" % self._count)
-        self._known[id(token)] = token, min(self._count, _MOST_NUMBERED), self._groups_of_further if further else []
+        known = _Optimizer(None, self._groups_of_further) if further else _Optimizer(self._count, [])
+        self._known[id(token)] = token, known
         self._count += 1
-        return True
+        return known, True
 
-    def number(self, optimizer):
-        """Of an optimizer that was met; None where it shares one, or was given another token by its own step."""
-        _, number, _ = self._known.get(id(_token(optimizer)), (None, _MOST_NUMBERED, None))
-        return number if number < _MOST_NUMBERED else None
-
-    def tell(self, batch, optimizer):
-        _, number, groups = self._known[id(_token(optimizer))]
+    def tell(self, batch, optimizer, known):
+        number, groups = _MOST_NUMBERED if known.number is None else known.number, known.groups
         if not groups:
             batch.event_fact(0, "optimizer.%d.class" % number, contents.path_of(type(optimizer)))
             for name, value in self._observer.module_facts.code.of_class(type(optimizer)):

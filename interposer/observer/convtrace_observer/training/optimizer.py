@@ -11,6 +11,17 @@ _NOTED = 8  # number of weights of a root that are checked
 _GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
 
 
+class _Step:
+    """An optimizer's step under way, or one that raised. `before`: what was in the thread's slot. `known`: of the facts.
+    `unread`: whether its gradients are still to be read."""
+
+    __slots__ = ("optimizer", "thread", "before", "known", "unread")
+
+    def __init__(self, optimizer, thread, before, known):
+        self.optimizer, self.thread, self.before, self.known = optimizer, id(thread), before, known
+        self.unread = True
+
+
 class Optimizers:
     """Global step hooks, or for torch below 2.0 a wrapper of each optimizer class's `step`;
     and GradScaler, which may skip the step."""
@@ -25,7 +36,7 @@ class Optimizers:
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
         self._shared = shared_memory.SharedMemory(observer, torch)
-        self._stepping = set()  # ids of threads in an optimizer's step, and of those whose last one raised
+        self._steps = []  # of all threads; one within another one's stands behind it
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -57,7 +68,7 @@ class Optimizers:
     def forget(self):
         self._facts = program_facts.OptimizerFacts(self._observer)
         self._shared = shared_memory.SharedMemory(self._observer, self._torch)
-        self._stepping = set()
+        self._steps = []
 
     def any_made(self):
         """Whether there is an optimizer: torch marks the class of each that is made."""
@@ -125,16 +136,32 @@ class Optimizers:
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
         self._observer.steps.sees_optimizer = True
-        if self._facts.meets(optimizer):
+        known, is_new = self._facts.meet(optimizer)
+        if is_new:
             self._count_updates(thread, optimizer)
-        self._facts.tell(thread.batch, optimizer)
-        self._stepping.add(id(thread))
-        thread.before_step = thread.slot[0], thread.slot[1]  # forward, or inside of backward
+        self._facts.tell(thread.batch, optimizer, known)
+        raised = self._take(thread, optimizer)
+        before = raised.before if raised is not None else (thread.slot[0], thread.slot[1])  # forward, or inside of backward
+        self._steps.append(_Step(id(optimizer), thread, before, known))
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
-        thread.unread_gradients = True  # a closure that raises leaves it so
         if not _has_closure(optimizer, args, kwargs):
             self._read_gradients(thread, optimizer)
+
+    def _find(self, thread, optimizer):
+        """@return the step that an optimizer is in; None if it is in none"""
+        for step in self._steps:
+            if step.optimizer == id(optimizer) and step.thread == id(thread):
+                return step
+        return None
+
+    def _take(self, thread, optimizer):
+        """Ends an optimizer's step, and those within it that raised. @return it; None if it was in none"""
+        found = self._find(thread, optimizer)
+        if found is not None:
+            behind = self._steps[self._steps.index(found):]
+            self._steps = [step for step in self._steps if step not in behind or step.thread != found.thread]
+        return found
 
     def _taken(self, original):
         """Around the function in which LBFGS takes the gradients, behind each call of the closure."""
@@ -158,12 +185,14 @@ class Optimizers:
 
     def _read_gradients(self, thread, optimizer):
         """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call."""
-        unread, thread.unread_gradients = thread.unread_gradients, False
-        if unread and self._observer.capture:
+        step = self._find(thread, optimizer)
+        if step is None or not step.unread:
+            return
+        step.unread = False
+        if self._observer.capture:
             self._observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), True)
-            number = self._facts.number(optimizer)
-            if number is not None:
-                self._shared.before(thread, number, optimizer, self._parameters)
+            if step.known.number is not None:
+                self._shared.before(thread, step.known.number, optimizer, self._parameters)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -180,25 +209,24 @@ class Optimizers:
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
         self._read_gradients(thread, optimizer)  # behind a closure, which is left alone: a program may know it
+        step = self._take(thread, optimizer)
         if observer.capture:
             observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), False)
-            number = self._facts.number(optimizer)
-            if number is not None:
-                self._shared.after(thread, number, optimizer, self._parameters)
+            if step is not None and step.known.number is not None:
+                self._shared.after(thread, step.known.number, optimizer, self._parameters)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         else:
             observer.epoch += 1
-        self._stepping.discard(id(thread))
         observer.steps.optimizer_ended()
-        thread.slot[0], thread.slot[1] = thread.before_step
+        if step is not None:
+            thread.slot[0], thread.slot[1] = step.before
 
     def are_still(self, thread):
         """Whether what is written to weights now is written by the program: its optimizers are known, and none is in its
         step. One that calls the program back has not written before it took the gradients."""
-        own = id(thread)
-        return self._observer.steps.sees_optimizer and (
-            not self._stepping or thread.unread_gradients and self._stepping == {own})
+        return self._observer.steps.sees_optimizer and all(
+            step.unread and step.thread == id(thread) for step in self._steps)
 
     @spent.sampled
     def record_written(self, thread, written):
