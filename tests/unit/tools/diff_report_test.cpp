@@ -15,8 +15,9 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   const Pair pair(test::training(), diverging());
   const std::string text = run({pair.base, pair.cand}).out;
   for (const char* part :
-       {"DIVERGED at step 1, forward, fc2 (call 0): output:0", "root  inputs agree, the result",
-        "mean", "tolerance used", "would have passed", "values matched", "first bit difference",
+       {"DIVERGED at step 1, forward, fc2 (call 0): output:0",
+        "root  inputs and weights agree, the result", "mean", "tolerance used", "would have passed",
+        "values matched", "first bit difference",
         "[[rule]]\nscope = \"fc2\"\ncapture = \"snapshot\"\nEOF\n",
         "convtrace run --output root-base.ctrace --steps 1 --config convtrace-root.toml -- python "
         "train.py\n",

@@ -81,6 +81,53 @@ TEST_CASE("diff: a weight that only the baseline writes is told of it", "[diff][
         "written by the program between step 0's update and step 1, in the baseline alone");
 }
 
+TEST_CASE("diff: a swap of weights that one run alone undoes is the root", "[diff][written]") {
+  Run base = test::training(4), cand = base;
+  for (Run* run : {&base, &cand}) {
+    if (run == &base) write(*run, 2, 1);
+    write(*run, 2, 4);
+  }
+  CHECK(compared(base, base).verdict == Verdict::kSame);
+  use(cand, 2, 4);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{2, Phase::kForward, "fc2", "param:weight"});
+  CHECK(result.root->written ==
+        "written by the program between two uses in step 2, in the baseline alone");
+  // A swap that is undone leaves the weights as those of a run that has made none.
+  CHECK(compared(base, test::training(4)).verdict == Verdict::kSame);
+}
+
+TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][written]") {
+  const auto said = [](const Run& base, Run cand) {
+    use(cand, 1, 4);
+    const DiffResult result = compared(base, cand);
+    CHECK(where(result) == Where{1, Phase::kForward, "fc2", "output:0"});
+    return diff::root_sentence(*result.root);
+  };
+  const Run base = test::training();
+  Run other = base;
+  scale(other.at(0, "fc2", "param:weight", 1), 1 + 1e-7);
+  CHECK(said(base, base) == "inputs and weights agree, the result does not");
+  CHECK(said(base, other) ==
+        "inputs agree within rounding, the result does not; the module's weights have other bits, "
+        "too");
+  // Updates by an optimizer that is not observed are not recorded.
+  Run by_hand = base;
+  std::erase_if(by_hand.items, [](const Item& item) { return item.phase == Phase::kOptimizer; });
+  const std::string open =
+      "inputs agree, the result does not; the module's weights were not compared (--ops records "
+      "what it computes with)";
+  CHECK(said(by_hand, by_hand) == open);
+  std::erase_if(by_hand.items, [](const Item& item) { return item.phase == Phase::kBackward; });
+  CHECK(said(by_hand, by_hand) == "inputs and weights agree, the result does not");
+  Run without = base;
+  std::erase_if(without.items, [](const Item& item) {
+    return item.scope == "fc2" && item.slot == "param:weight";
+  });
+  CHECK(said(without, without) == "inputs agree, the result does not");
+  CHECK(said(base, without) == open);
+}
+
 TEST_CASE("diff: a write that changes nothing, or that both runs make, blames nobody",
           "[diff][written]") {
   const Run plain = test::training(4);

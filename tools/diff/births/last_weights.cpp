@@ -1,6 +1,19 @@
 #include "tools/diff/births/last_weights.h"
 
+#include <algorithm>
+
 namespace convtrace::diff {
+namespace {
+
+bool is_optimizers_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGrad && !record.unclipped;
+}
+
+}  // namespace
+
+bool is_of_backward(const ValueRecord& record) {
+  return record.key.phase == format::Phase::kBackward;
+}
 
 ValueRecord& append(StepRecords& step, const ValueView& value) {
   ValueRecord& copy = step.values.emplace_back(value.record);
@@ -12,11 +25,15 @@ ValueRecord& append(StepRecords& step, const ValueView& value) {
 }
 
 void LastWeights::take(const StepRecords& step, bool in_base) {
-  Parameters& known = in_base ? base_ : cand_;
+  OfRun& run = in_base ? base_ : cand_;
   const auto take_one = [&](const ValueRecord& record) {
-    Held& held = known[parameter_key(record)];
+    const auto [known, is_new] = run.parameters.try_emplace(parameter_key(record));
+    Held& held = known->second;
     // Of a parameter that was written in the step as well the later record counts.
-    if (held.step == step.step && is_before(record, held.record)) return;
+    if (!is_new && held.step == step.step && is_before(record, held.record)) return;
+    run.moves |=
+        !is_new && record.kind == SlotKind::kParam && held.record.stats.hash != record.stats.hash;
+    run.has_updates |= is_update(record);
     const ValueView value = view(step, record);
     held.record = record;
     held.step = step.step;
@@ -24,14 +41,29 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
     held.samples.assign(value.samples.begin(), value.samples.end());
   };
   for (const ValueRecord& record : step.written) take_one(record);
-  for (const ValueRecord& record : step.values)
+  for (const ValueRecord& record : step.values) {
     if (record.kind == SlotKind::kParam) take_one(record);
+    run.has_gradients |= is_optimizers_gradient(record);
+    run.went_back |= is_of_backward(record);
+  }
 }
 
 const LastWeights::Held* LastWeights::find(bool in_base, uint64_t parameter) const {
-  const Parameters& known = in_base ? base_ : cand_;
-  const auto found = known.find(parameter);
-  return found == known.end() ? nullptr : &found->second;
+  const auto found = of(in_base).parameters.find(parameter);
+  return found == of(in_base).parameters.end() ? nullptr : &found->second;
+}
+
+bool LastWeights::moves_unseen(const StepRecords& step, bool in_base) const {
+  const OfRun& run = of(in_base);
+  if (run.has_gradients || std::ranges::any_of(step.values, is_optimizers_gradient)) return false;
+  std::unordered_map<uint64_t, uint64_t> here;  // hashes
+  return run.moves || std::ranges::any_of(step.values, [&](const ValueRecord& record) {
+           if (record.kind != SlotKind::kParam) return false;
+           const Held* held = find(in_base, parameter_key(record));
+           const uint64_t before = held != nullptr ? held->record.stats.hash : record.stats.hash;
+           return here.try_emplace(parameter_key(record), before).first->second !=
+                  record.stats.hash;
+         });
 }
 
 }  // namespace convtrace::diff

@@ -1,6 +1,7 @@
 #include "tools/diff/births/written_weights.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tools/diff/births/sources.h"
@@ -21,6 +22,12 @@ double apart(const ValueView& a, const ValueView& b) {
   return equal ? 0 : measure(a, b).rms;
 }
 
+bool differ(const ValueView& a, const ValueView& b) {
+  const bool hashed_alike =
+      a.record.hashed_anew == b.record.hashed_anew && !a.record.in_pieces && !b.record.in_pieces;
+  return hashed_alike ? a.record.stats.hash != b.record.stats.hash : apart(a, b) != 0;
+}
+
 StepRecords one_value(uint32_t step, const ValueView& value, format::StringId slot) {
   StepRecords one;
   one.step = step;
@@ -30,29 +37,37 @@ StepRecords one_value(uint32_t step, const ValueView& value, format::StringId sl
   return one;
 }
 
-std::string since(const ValueRecord& record, uint32_t step) {
-  const std::string number = std::to_string(step);
-  if (is_update(record)) return "step " + number + "'s update";
-  return (record.kind == SlotKind::kWritten ? "its use in step " : "its first use in step ") +
-         number;
+/// When a parameter was written that had that record before.
+std::string written_text(const ValueRecord& before, uint32_t step_before, uint32_t step) {
+  const std::string number = std::to_string(step_before);
+  const bool is_updated = is_update(before);
+  if (step_before == step && !is_updated)
+    return "written by the program between two uses in step " + number;
+  return "written by the program between " +
+         (is_updated ? "step " + number + "'s update"
+                     : (before.kind == SlotKind::kWritten ? "its use in step "
+                                                          : "its first use in step ") +
+                           number) +
+         " and step " + std::to_string(step);
 }
 
-/// @return how many parameters one run alone wrote besides one, in words; "" for none.
+/// @return how many parameters one run alone wrote, or more often, besides one, in words; "" for none.
 std::string others(const StepRecords& base, const StepRecords& cand) {
-  std::unordered_set<uint64_t> alone[2];
-  for (const bool in_base : {true, false})
-    for (const ValueRecord& record : (in_base ? base : cand).written)
-      alone[in_base ? 0 : 1].insert(parameter_key(record));
-  if (alone[0].empty() == alone[1].empty()) return "";
-  const size_t all = std::max(alone[0].size(), alone[1].size());
-  if (all == 1) return "";
+  std::unordered_map<uint64_t, int> more;
+  for (const ValueRecord& record : base.written) ++more[parameter_key(record)];
+  for (const ValueRecord& record : cand.written) --more[parameter_key(record)];
+  const auto in_base = std::ranges::count_if(more, [](const auto& one) { return one.second > 0; });
+  const auto in_cand = std::ranges::count_if(more, [](const auto& one) { return one.second < 0; });
+  const auto all = std::max(in_base, in_cand);
+  if (std::min(in_base, in_cand) > 0 || all < 2) return "";
   return ", as " + std::to_string(all - 1) + " other parameter" + (all == 2 ? "" : "s");
 }
 
 }  // namespace
 
-WrittenWeights::Side::Side(const StepRecords& step, bool is_base, const ValueRecord& used_by)
-    : records(step), in_base(is_base), output(used_by) {
+WrittenWeights::Side::Side(const StepRecords& step, bool is_base, const ValueRecord& used_by,
+                           const LastWeights& last_weights)
+    : records(step), in_base(is_base), output(used_by), last(last_weights) {
   for (const auto* values : {&records.values, &records.written}) {
     for (const ValueRecord& record : *values) {
       const bool is_weight = record.kind == SlotKind::kParam || record.kind == SlotKind::kWritten;
@@ -64,50 +79,68 @@ WrittenWeights::Side::Side(const StepRecords& step, bool is_base, const ValueRec
     std::ranges::sort(all, [](const auto* a, const auto* b) { return is_before(*a, *b); });
 }
 
-/// Whether a parameter is the output's module's own, or of a module inside it whose calls are not
-/// recorded: one whose function is used without a call, or is part of a compiled region.
-bool WrittenWeights::is_used_by(const Side& side, const ValueRecord& written) const {
-  if (!is_before(written, side.output)) return false;
-  const format::StringId scope = written.key.scope, user = side.output.key.scope;
+size_t WrittenWeights::Side::count(uint64_t parameter) const {
+  const auto found = weights.find(parameter);
+  return found == weights.end() ? 0 : found->second.size();
+}
+
+std::optional<WrittenWeights::State> WrittenWeights::Side::behind(uint64_t parameter,
+                                                                  size_t count) const {
+  if (count > 0)
+    return State{view(records, *weights.find(parameter)->second[count - 1]), records.step};
+  const LastWeights::Held* held = last.find(in_base, parameter);
+  return held == nullptr ? std::nullopt : std::optional(State{held->view(), held->step});
+}
+
+/// Where no optimizer was observed, a parameter that is written is not recorded again: that is an update.
+bool WrittenWeights::Side::may_be_old(const State& state) const {
+  const ValueRecord& record = state.value.record;
+  if (is_update(record) || record.kind == SlotKind::kWritten || last.of(in_base).has_updates)
+    return false;
+  return (state.step < records.step && last.of(in_base).went_back) ||
+         std::ranges::any_of(records.values, [&](const ValueRecord& one) {
+           return is_of_backward(one) && is_before(one, output) &&
+                  (state.step < records.step || is_before(record, one));
+         });
+}
+
+/// Whether a module's parameters are the output's module's own, or of a module inside it whose calls are
+/// not recorded: one whose function is used without a call, or is part of a compiled region.
+bool WrittenWeights::is_used_by(const Side& side, format::StringId scope) const {
+  const format::StringId user = side.output.key.scope;
   return scope == user ||
          (!side.called.contains(scope) && is_inside(names_.text(scope), names_.text(user)));
 }
 
+/// What one run has recorded more often than the other in front of the output, it alone has written.
 /// @return none where nothing is known of the parameter before the step's last record of it.
-std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side,
-                                                         const ValueRecord& written) const {
-  const uint64_t parameter = parameter_key(written);
-  const LastWeights::Held* held = last_.find(side.in_base, parameter);
-  const auto found = side.weights.find(parameter);
-  if (found == side.weights.end()) {
-    if (held == nullptr) return std::nullopt;
-    return Used{held->view(), held->view(), held->step, false};
-  }
-  const auto& here = found->second;
-  const ValueView value = view(side.records, *here.back());
-  const uint32_t step = side.records.step;
-  if (here.back()->kind != SlotKind::kWritten) return Used{value, value, step, false};
-  if (here.size() > 1) return Used{value, view(side.records, *here[here.size() - 2]), step, true};
-  if (held == nullptr) return std::nullopt;
-  return Used{value, held->view(), held->step, true};
+std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side, const Side& other,
+                                                         uint64_t parameter) const {
+  const size_t here = side.count(parameter), there = other.count(parameter);
+  const auto now = side.behind(parameter, here);
+  const bool written = here >= there && here > 0 && now->value.record.kind == SlotKind::kWritten;
+  const auto before = written ? side.behind(parameter, here == there ? here - 1 : there) : now;
+  if (!now || !before) return std::nullopt;
+  return Used{*now, *before, written};
 }
 
 /// @return none where the parameter agrees, differed as much before, or explains too little.
 std::optional<WrittenWeight> WrittenWeights::compared(uint32_t step, const Used& base,
                                                       const Used& cand, double difference) const {
   if (!base.written && !cand.written) return std::nullopt;
+  const ValueView &a = base.now.value, &b = cand.now.value;
+  const ValueView &a_before = base.before.value, &b_before = cand.before.value;
   const auto unit = [](const ValueView& one) { return unit_roundoff(one.record.dtype); };
-  for (const ValueView* value : {&base.value, &base.before, &cand.value, &cand.before})
+  for (const ValueView* value : {&a, &a_before, &b, &b_before})
     if (!is_measured_value(value->record)) return std::nullopt;
-  const double now = apart(base.value, cand.value);
-  const double allowed = kGain * std::max({apart(base.before, cand.before), unit(base.value),
-                                           unit(cand.value), unit(base.before)});
+  const double now = apart(a, b);
+  const double allowed =
+      kGain * std::max({apart(a_before, b_before), unit(a), unit(b), unit(a_before)});
   if (!(now > allowed && difference <= kGain * now)) return std::nullopt;
-  const Used& writer = cand.written ? cand : base;
-  const std::string_view name = names_.text(writer.value.record.tensor);
-  const format::StringId slot = names_.intern("param:" + std::string(name));
-  return WrittenWeight{.base = one_value(step, base.value, slot),
-                       .cand = one_value(step, cand.value, slot),
+  const State& before = (cand.written ? cand : base).before;
+  const format::StringId slot = names_.intern("param:" + std::string(names_.text(a.record.tensor)));
+  return WrittenWeight{.base = one_value(step, a, slot),
+                       .cand = one_value(step, b, slot),
                        .comparison = {.verdict = Class::kDiverged,
                                       .field = Field::kRms,
                                       .difference = now,
@@ -115,9 +148,7 @@ std::optional<WrittenWeight> WrittenWeights::compared(uint32_t step, const Used&
                                       .z = now / allowed,
                                       .bits_differ = true,
                                       .born = true},
-                       .when = "written by the program between " +
-                               since(writer.before.record, writer.step_before) + " and step " +
-                               std::to_string(step) +
+                       .when = written_text(before.value.record, before.step, step) +
                                (base.written && cand.written ? ", with other values in each run"
                                 : cand.written               ? ", in the candidate alone"
                                                              : ", in the baseline alone")};
@@ -128,12 +159,13 @@ std::optional<WrittenWeight> WrittenWeights::behind(const StepRecords& base,
                                                     const ValueRecord& base_output,
                                                     const ValueRecord& cand_output,
                                                     double difference) const {
-  const Side sides[] = {{base, true, base_output}, {cand, false, cand_output}};
+  const Side sides[] = {{base, true, base_output, last_}, {cand, false, cand_output, last_}};
   std::optional<WrittenWeight> best;
   for (const Side& side : sides) {
     for (const ValueRecord& written : side.records.written) {
-      if (!is_used_by(side, written)) continue;
-      const auto a = used(sides[0], written), b = used(sides[1], written);
+      if (!is_before(written, side.output) || !is_used_by(side, written.key.scope)) continue;
+      const auto a = used(sides[0], sides[1], parameter_key(written));
+      const auto b = used(sides[1], sides[0], parameter_key(written));
       auto found = a && b ? compared(base.step, *a, *b, difference) : std::nullopt;
       if (found && (!best || found->comparison.difference > best->comparison.difference))
         best = std::move(found);
@@ -141,6 +173,31 @@ std::optional<WrittenWeight> WrittenWeights::behind(const StepRecords& base,
   }
   if (best) best->when += others(base, cand);
   return best;
+}
+
+std::optional<Shown> WrittenWeights::shown(const StepRecords& base, const StepRecords& cand,
+                                           const ValueRecord& base_output,
+                                           const ValueRecord& cand_output) const {
+  const Side sides[] = {{base, true, base_output, last_}, {cand, false, cand_output, last_}};
+  std::optional<Shown> all;
+  const auto add = [&](const Side& side, uint64_t parameter, format::StringId scope) {
+    if (!is_used_by(side, scope)) return;
+    const auto a = sides[0].behind(parameter, sides[0].count(parameter));
+    const auto b = sides[1].behind(parameter, sides[1].count(parameter));
+    const bool is_open = !a || !b || sides[0].may_be_old(*a) || sides[1].may_be_old(*b);
+    const Shown one = a && b && differ(a->value, b->value) ? Shown::kDifferent
+                      : is_open                            ? Shown::kNotCompared
+                                                           : Shown::kEqual;
+    const auto gravity = [](Shown of) { return of == Shown::kEqual ? -1 : static_cast<int>(of); };
+    if (!all || gravity(one) > gravity(*all)) all = one;
+  };
+  for (const Side& side : sides) {
+    for (const auto& [parameter, held] : last_.of(side.in_base).parameters)
+      add(side, parameter, held.record.key.scope);
+    for (const auto& [parameter, records] : side.weights)
+      add(side, parameter, records.front()->key.scope);
+  }
+  return all;
 }
 
 }  // namespace convtrace::diff

@@ -5,7 +5,8 @@
 /// use; such records are judged by no other rule, and one run may have them alone.
 ///
 /// A module whose inputs agree and whose output does not is innocent where a parameter of it was
-/// written so, agreed when it was recorded last, and differs now by as much as the output.
+/// written so, by one run alone or otherwise, agreed before that, and differs now by as much as the
+/// output.
 ///
 /// Place:    rank_diff.h, at its root.
 /// Threads:  not thread-safe.
@@ -44,28 +45,47 @@ class WrittenWeights {
                                                     const ValueRecord& base_output,
                                                     const ValueRecord& cand_output,
                                                     double difference) const;
+  /// @return whether the parameters that the output was computed with were compared, and are equal bit by
+  /// bit; nullopt if no run has a record of one.
+  [[nodiscard]] std::optional<Shown> shown(const StepRecords& base, const StepRecords& cand,
+                                           const ValueRecord& base_output,
+                                           const ValueRecord& cand_output) const;
 
  private:
+  /// A record of a parameter, and its step.
+  struct State {
+    ValueView value;
+    uint32_t step = 0;
+  };
   /// One run's step.
   struct Side {
-    Side(const StepRecords& step, bool is_base, const ValueRecord& used_by);
+    Side(const StepRecords& step, bool is_base, const ValueRecord& used_by,
+         const LastWeights& last_weights);
+
+    /// @return how often a parameter is recorded in the step in front of the output.
+    [[nodiscard]] size_t count(uint64_t parameter) const;
+    /// @return the parameter behind so many of these records; none where nothing is known of it.
+    [[nodiscard]] std::optional<State> behind(uint64_t parameter, size_t records) const;
+    /// Whether the program may have moved a parameter since, and no record shows it.
+    [[nodiscard]] bool may_be_old(const State& state) const;
 
     const StepRecords& records;
     const bool in_base;
     const ValueRecord& output;
+    const LastWeights& last;
     /// Records of parameters in front of the output, by parameter_key(), in execution order.
     std::unordered_map<uint64_t, std::vector<const ValueRecord*>> weights;
     std::unordered_set<format::StringId> called;  ///< modules of which outputs are recorded
   };
   /// A parameter of one run when an output was computed, and before it was written.
   struct Used {
-    ValueView value, before;
-    uint32_t step_before = 0;
+    State now, before;
     bool written = false;
   };
 
-  [[nodiscard]] bool is_used_by(const Side& side, const ValueRecord& written) const;
-  [[nodiscard]] std::optional<Used> used(const Side& side, const ValueRecord& written) const;
+  [[nodiscard]] bool is_used_by(const Side& side, format::StringId scope) const;
+  [[nodiscard]] std::optional<Used> used(const Side& side, const Side& other,
+                                         uint64_t parameter) const;
   [[nodiscard]] std::optional<WrittenWeight> compared(uint32_t step, const Used& base,
                                                       const Used& cand, double difference) const;
 

@@ -138,6 +138,9 @@ struct Comparison {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == SlotKind::kInput;
 }
+/// What a comparison of some values has shown.
+enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };
+
 /// The comparison of memory that no op has written: its contents do not matter.
 inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field = Field::kHash};
 

@@ -121,6 +121,8 @@ Json root_json(const std::optional<RootReport>& root) {
   const Class worst_input = root->record.comparison.worst_input;
   const bool compared = worst_input != Class::kIdentical || inputs_were_compared(*root);
   json["inputs_agree"] = compared ? Json(agrees(worst_input)) : Json();
+  const bool knows_weights = root->weights && *root->weights != Shown::kNotCompared;
+  json["weights_agree"] = knows_weights ? Json(*root->weights == Shown::kEqual) : Json();
   json["worst_input"] = to_string(worst_input);
   json["module_class"] = text_or_null(root->code.module_class);
   json["forward"] = text_or_null(root->code.forward);

@@ -36,16 +36,25 @@ bool inputs_agree(const RootReport& root) {
   return root.record.comparison.worst_input == Class::kIdentical && inputs_were_compared(root);
 }
 
+/// Of the weights that a module's output was computed with: what is known of them but agreement.
+std::string weights_text(const RootReport& root) {
+  if (root.weights == Shown::kDifferent) return "; the module's weights have other bits, too";
+  if (root.weights != Shown::kNotCompared) return "";
+  return "; the module's weights were not compared (--ops records what it computes with)";
+}
+
 /// A sentence about a diverged result, by the worst of its inputs.
 std::string result_sentence(const RootReport& root) {
   switch (root.record.comparison.worst_input) {
     case Class::kIdentical:
-      return inputs_agree(root) ? "inputs agree, the result does not"
-                                : "the result diverges; what it was made of was not compared";
+      return inputs_agree(root)
+                 ? (root.weights == Shown::kEqual ? "inputs and weights agree" : "inputs agree") +
+                       (", the result does not" + weights_text(root))
+                 : "the result diverges; what it was made of was not compared";
     case Class::kBitDifference:
       return "the result diverges; an input has other bits, but only its hash was recorded";
     case Class::kWithinNoise:
-      return "inputs agree within rounding, the result does not";
+      return "inputs agree within rounding, the result does not" + weights_text(root);
     case Class::kSuspicious:
       return "inputs differ by rounding that grew, the result by more than that explains";
     default:
@@ -279,7 +288,8 @@ std::string phase_text(const DiffResult& result) {
   if (result.root->made_by)
     return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));
-  if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.reason)
+  if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.reason &&
+      result.root->weights != Shown::kEqual)
     return step + meaning_of_root(*result.root) +
            ": look at weights that no optimizer sets (a target network, an average)";
   return step + meaning_of_root(*result.root);

@@ -28,17 +28,6 @@ void Allowance::add(const Allowance& other) {
   if (unit_roundoff(other.coarsest) > unit_roundoff(coarsest)) coarsest = other.coarsest;
 }
 
-void UpdatesOfRun::take(const StepRecords& step) {
-  for (const ValueRecord& record : step.values) {
-    if (has_gradients_) return;
-    has_gradients_ = record.kind == SlotKind::kGrad && !record.unclipped;
-    if (record.kind != SlotKind::kParam) continue;
-    const auto [last, is_new] = last_.try_emplace(parameter_key(record), record.stats.hash);
-    moves_ = moves_ || last->second != record.stats.hash;
-    last->second = record.stats.hash;
-  }
-}
-
 void RankDiff::take_equal_before(uint32_t end) {
   for (; equal_taken_ < equal_.unread().size(); ++equal_taken_) {
     const format::StepSums& step = equal_.unread()[equal_taken_];
@@ -331,10 +320,9 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   const auto choice = choose_root(pair);
   std::optional<RootReport> root;
   if (all_gradients_) {
-    base_updates_.take(pair.base);
-    cand_updates_.take(pair.cand);
     // A step that is not read is equal in both runs.
-    if (equal_taken_ > 0 || !(base_updates_.are_unseen() || cand_updates_.are_unseen()))
+    if (equal_taken_ > 0 || !(last_weights_.moves_unseen(pair.base, true) ||
+                              last_weights_.moves_unseen(pair.cand, false)))
       root = report_lost_gradient(pair, choice, ignored_, reporter_);
     if (!root && same_structure_) root = report_clipping(pair, choice, ignored_, reporter_);
   }
@@ -343,16 +331,21 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   if (same_structure_ && !root) root = report_more_calls(pair, *choice, ignored_, reporter_);
   if (root) return root;
   root = report_root(pair, *choice, reporter_);
-  if (!choice->changed) blame_program(pair, choice->match, *root);
+  if (!choice->changed) look_at_weights(pair, choice->match, *root);
   return root;
 }
 
-/// The root becomes the parameter that the program wrote itself, if one explains it.
-void RankDiff::blame_program(const StepPair& pair, uint32_t match, RootReport& root) const {
+/// Says whether a module's weights agree where its output is the root. The root becomes the parameter that
+/// the program wrote itself, if one explains it.
+void RankDiff::look_at_weights(const StepPair& pair, uint32_t match, RootReport& root) const {
   const Comparison& found = pair.comparisons[match];
   const ValueRecord& output = pair.base_of(match);
   const bool is_result = output.kind == SlotKind::kOutput && !output.key.op && !output.key.family;
-  if (!is_result || !is_measured(found.field) || !agrees(found.worst_input)) return;
+  if (!is_result) return;
+  // Under another name the parameters have no counterparts here.
+  if (output.key.scope == pair.cand_of(match).key.scope)
+    root.weights = written_.shown(pair.base, pair.cand, output, pair.cand_of(match));
+  if (!is_measured(found.field) || !agrees(found.worst_input)) return;
   const auto weight =
       written_.behind(pair.base, pair.cand, output, pair.cand_of(match), found.difference);
   if (!weight) return;

@@ -51,19 +51,6 @@ class RowSinks final : public RowSink {
   std::vector<RowSink*> sinks_;
 };
 
-/// Whether a run updates parameters by gradients that are not recorded, as those that an optimizer takes
-/// whose step is compiled.
-class UpdatesOfRun {
- public:
-  /// Takes all steps in order.
-  void take(const StepRecords& step);
-  [[nodiscard]] bool are_unseen() const { return moves_ && !has_gradients_; }
-
- private:
-  bool has_gradients_ = false, moves_ = false;
-  std::unordered_map<uint64_t, uint64_t> last_;  ///< hashes of parameters
-};
-
 /// The outcome of one rank's comparison.
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
@@ -148,7 +135,7 @@ class RankDiff {
   void take_weights(const StepRecords& step, bool in_base);
   void find_offset(const StepPair& pair);
   [[nodiscard]] std::optional<RootReport> new_root(const StepPair& pair);
-  void blame_program(const StepPair& pair, uint32_t match, RootReport& root) const;
+  void look_at_weights(const StepPair& pair, uint32_t match, RootReport& root) const;
   void write_rows(const StepPair& pair);
   void write_unmatched(const StepRecords& step, std::span<const uint32_t> indices, bool in_base);
   [[nodiscard]] uint64_t matched_before(const StepPair& pair, uint32_t match) const;
@@ -170,7 +157,6 @@ class RankDiff {
   bool all_gradients_ = true;
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
-  UpdatesOfRun base_updates_, cand_updates_;
   LastWeights last_weights_;
   FirstWeights first_weights_;
   WrittenWeights written_{names_, last_weights_};

@@ -191,9 +191,6 @@ struct Aligned {
   }
 };
 
-/// What a comparison of some values has shown.
-enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };
-
 /// The place where the runs diverge.
 struct RootReport {
   RecordReport record;
@@ -206,6 +203,9 @@ struct RootReport {
   /// By format::Phase: data, outputs, losses and gradients of its step before it. kEqual: nothing
   /// differs by more than rounding explains.
   std::array<Shown, kPhaseCount> before{};
+  /// If the root is a module's output: the bits of the parameters that it was computed with, as far as
+  /// any are recorded (written_weights.h).
+  std::optional<Shown> weights;
   /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
   /// and its run.
   std::optional<RecordReport> consumer;
