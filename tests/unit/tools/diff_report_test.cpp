@@ -29,6 +29,38 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   CHECK(contains(run({pair.base, pair.cand}, {.color = true}).out, "\x1b[31;1mDIVERGED"));
 }
 
+TEST_CASE("convtrace-diff: a distance is exact, about or at least what is told",
+          "[diff][command][text]") {
+  const auto told = [](size_t elements, bool sketched, double factor) {
+    Run base = test::training();
+    for (Item& item : base.items) {
+      if (item.step != 1 || item.scope != "fc2" || item.slot != "output:0") continue;
+      item.values.resize(elements, 0.5F);
+      item.sketched = sketched;
+    }
+    Run cand = base;
+    Item& changed = cand.at(1, "fc2", "output:0");
+    for (size_t i = 0; i < elements; ++i)
+      changed.values[i] *= factor < 1 && i % 2 == 0 ? 1.0F : static_cast<float>(factor);
+    const Pair pair(base, cand);
+    const std::string page = pair.dir / "page.html";
+    const std::string text = run({pair.base, pair.cand, "--exact", "off", "--html", page}).out;
+    const Json json =
+        Json::parse(run({pair.base, pair.cand, "--exact", "off", "--json", "-"}).out)["root"];
+    const size_t at = text.find("they differ by ");
+    REQUIRE(at != std::string::npos);
+    const std::string said = text.substr(at, text.find(" %", at) - at);
+    CHECK(contains(content(page), said));
+    return std::pair(said.substr(15, said.find_first_of("0123456789") - 15),
+                     json["difference_is"].get<std::string>());
+  };
+  using Told = std::pair<std::string, std::string>;
+  CHECK(told(16, true, 0.5) == Told{"", "exact"});
+  CHECK(told(64, true, -0.5) == Told{"about ", "estimate"});
+  CHECK(told(4096, true, 1.02) == Told{"at least ", "at least"});
+  CHECK(told(4096, false, -0.5) == Told{"about ", "estimate"});
+}
+
 TEST_CASE("convtrace-diff: inputs that no run recorded do not agree", "[diff][command][text]") {
   Run base = test::training(), cand = test::training();
   scale(cand.at(1, "fc2", "output:0"), 2);

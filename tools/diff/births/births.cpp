@@ -56,6 +56,7 @@ Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   const bool whole = elements->compared == elements->count;
   if (whole && apart.size > 0) {
     apart.rms = elements->distance / apart.size;
+    apart.exact = true;
     apart.floor = 0;
   }
   return apart;
@@ -134,6 +135,7 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
     comparison.difference = part.difference;
     comparison.tolerance = part.limit;
     comparison.z = z;
+    comparison.exact = part.field == Field::kRms ? apart.exact : part.field == Field::kElement;
   }
   comparison.born = comparison.z > 1 && std::isfinite(source.rms);
 }

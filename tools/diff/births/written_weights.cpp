@@ -147,7 +147,8 @@ std::optional<WrittenWeight> WrittenWeights::compared(uint32_t step, const Used&
                                       .tolerance = allowed,
                                       .z = now / allowed,
                                       .bits_differ = true,
-                                      .born = true},
+                                      .born = true,
+                                      .exact = measure(a, b).exact},
                        .when = written_text(before.value.record, before.step, step) +
                                (base.written && cand.written ? ", with other values in each run"
                                 : cand.written               ? ", in the candidate alone"

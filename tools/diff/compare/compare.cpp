@@ -58,12 +58,14 @@ double least_distance(const Stats& a, const Stats& b) {
   return std::fmax(least, std::abs(a.l1.as_f64() - b.l1.as_f64()) / terms);
 }
 
-double estimated_distance(const ValueView& base, const ValueView& cand, const Apart& apart) {
+/// Sets `apart.exact`, too.
+double estimated_distance(const ValueView& base, const ValueView& cand, Apart& apart) {
   const Sketch& a = base.record.stats.sketch;
   const Sketch& b = cand.record.stats.sketch;
   if (a.is_known() && b.is_known()) return sketched_distance(a, b);
   const SampleDistance samples = sample_distance(base, cand);
   if (samples.count >= std::max<uint64_t>(base.record.stats.count, 1)) {
+    apart.exact = !base.record.in_pieces && !cand.record.in_pieces;
     return std::sqrt(samples.squares);
   }
   const double known = std::max({apart.norm * apart.size, apart.mean * apart.size,

@@ -103,7 +103,8 @@ inline constexpr double kSketchFloor = 0x1p-22;
 /// The distance of two records of statistics of float values. Relative numbers are in units of the
 /// larger norm, and 0 if both norms are 0.
 struct Apart {
-  double rms = 0;      ///< |a - b|: estimated from sketches, exact for tensors that are kept whole
+  double rms = 0;      ///< |a - b|
+  bool exact = false;  ///< `rms` is of all elements; else it is estimated, from sketches as a rule
   double norm = 0;     ///< ||a| - |b||
   double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
   double element = 0;  ///< ElementReport::max_scaled, where both values are stored
@@ -128,6 +129,7 @@ struct Comparison {
   bool bits_differ = false;  ///< the bytes of memory that an op has written differ
   bool bits_known = true;    ///< false: the hashes have two versions, or are of pieces
   bool born = false;         ///< the difference is larger than the sources explain
+  bool exact = false;        ///< the difference is of all elements, and no estimate or bound
   bool waived = false;       ///< --ignore covers the value
   /// In exact comparison (Exactness::kExact): rounding would explain the difference.
   bool like_rounding = false;

@@ -176,7 +176,8 @@ void RootSection::around() const {
          << quote_markup(module_text(record)) << "</th><td>" << quote_markup(object_text(record))
          << "</td><td>" << to_string(c.verdict) << "</td><td>";
     if (c.bits_differ && !std::isnan(c.difference)) {
-      out_ << tools::number_text(c.difference) << " in " << to_string(c.field);
+      out_ << (is_measured(c.field) ? difference_text(c) : tools::number_text(c.difference))
+           << " in " << to_string(c.field);
     }
     out_ << "</td></tr>\n";
   }

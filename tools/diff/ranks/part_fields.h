@@ -55,8 +55,8 @@ void packed(Is<TraceFile> auto& x, auto& visit) {
   visit(path, meta, events);
 }
 void packed(Is<Comparison> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l);
+  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = x;
+  visit(a, b, c, d, e, f, g, h, i, j, k, l, m);
 }
 void packed(Is<Histogram> auto& x, auto& visit) {
   auto& [low, high, base, cand] = x;

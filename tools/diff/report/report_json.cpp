@@ -60,6 +60,7 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   json["base"] = side_json(record.base);
   json["cand"] = side_json(record.cand);
   json["difference"] = number_or_null(numbers.difference);
+  json["difference_is"] = std::isnan(numbers.difference) ? Json() : Json(precision_of(numbers));
   json["tolerance_used"] = number_or_null(numbers.tolerance);
   json["tolerance_needed"] = number_or_null(numbers.difference);
   json["field"] = to_string(numbers.field);

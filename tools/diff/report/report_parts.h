@@ -58,11 +58,15 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// The modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
-/// "they differ by 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
+/// What the number of a difference is: "exact", "estimate" or "at least".
+[[nodiscard]] std::string_view precision_of(const Comparison& comparison);
+/// "about 5 %", of a difference that is measured.
+[[nodiscard]] std::string difference_text(const Comparison& comparison);
+/// "they differ by about 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
 /// passed"; "" if the difference has no size.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
-/// "the candidate is 8 times the baseline, but for 0.1 %", from the sketches; "" if it is no
-/// multiple.
+/// "the candidate is about 8 times the baseline, but for about 0.1 %", from the sketches; "" if it is
+/// no multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
 /// The same of what differs at a root; "... , in all 8 calls of the step" of scalars.
 [[nodiscard]] std::string factor_text(const RootReport& root);

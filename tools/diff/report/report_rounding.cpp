@@ -24,12 +24,28 @@ std::string percent_text(double share) {
 
 }  // namespace
 
+/// Norms, and means by the root of the number of elements, are no further apart than the values.
+std::string_view precision_of(const Comparison& comparison) {
+  if (comparison.exact || !is_measured(comparison.field)) return "exact";
+  const bool bounds = comparison.field == Field::kNorm || comparison.field == Field::kMean;
+  return bounds ? "at least" : "estimate";
+}
+
+std::string difference_text(const Comparison& comparison) {
+  const std::string_view precision = precision_of(comparison);
+  return (precision == "exact"      ? ""
+          : precision == "estimate" ? "about "
+                                    : "at least ") +
+         percent_text(comparison.difference);
+}
+
 std::string factor_text(const RecordReport& record) {
   const auto factor = factor_of(record.base.stats, record.cand.stats);
   if (!factor) return "";
-  const std::string text =
-      "the candidate is " + number_text(factor->value, 4) + " times the baseline";
-  return factor->rest > 0 ? text + ", but for " + percent_text(factor->rest) : text;
+  const std::string text = number_text(factor->value, 4) + " times the baseline";
+  return factor->rest > 0
+             ? "the candidate is about " + text + ", but for about " + percent_text(factor->rest)
+             : "the candidate is " + text;
 }
 
 std::string factor_text(const RootReport& root) {
@@ -45,7 +61,7 @@ std::string tolerance_text(const RecordReport& record) {
   if (!is_measured(c.field)) {
     return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
   }
-  std::string text = "they differ by " + percent_text(c.difference) + " of their size (" +
+  std::string text = "they differ by " + difference_text(c) + " of their size (" +
                      std::string(to_string(c.field)) + ')';
   // What passed on another difference has no tolerance of its own.
   if (!std::isfinite(c.tolerance)) return text;
@@ -53,7 +69,7 @@ std::string tolerance_text(const RecordReport& record) {
   if (std::isfinite(c.z) && c.z > 0)
     text += ", of which it is " + tools::times_text(c.z) + " times";
   if (c.source > 0 && std::isfinite(c.source)) {
-    text += "; what it was made of differs by " + percent_text(c.source);
+    text += "; what it was made of differs by about " + percent_text(c.source);
   }
   return text + "; " + number_text(c.difference) + " would have passed";
 }
@@ -82,7 +98,7 @@ std::string carried_text(const DiffResult& result) {
          object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
          (result.root ? " before the root" : "") + (one ? " is" : " are") +
          " further apart than rounding explains there" +
-         (carried.largest > 0 ? " (at most " + percent_text(carried.largest) + ")" : "") +
+         (carried.largest > 0 ? " (at most about " + percent_text(carried.largest) + ")" : "") +
          ", but no further than what " + (one ? "it was" : "they were") +
          " made of, or the terms of a gradient's sum, explain";
 }
@@ -140,11 +156,13 @@ std::string hidden_text(const DiffResult& result) {
                 : ": compare runs that share their bits for longer, or fewer steps");
   }
   // The smallest fault that would show in every tensor, relative to its size.
-  const double largest = std::min(1.0, std::max(allowed.value, kGain * result.carried.largest));
+  const double grown = kGain * result.carried.largest;
+  const double largest = std::min(1.0, std::max(allowed.value, grown));
   const auto below = [largest](double limit, const char* what) {
     return limit > largest ? ", " + percent_text(std::min(1.0, limit)) + what : "";
   };
-  return "a fault below " + percent_text(largest) + " of a tensor's size" +
+  return (grown > allowed.value ? "a fault below about " : "a fault below ") +
+         percent_text(largest) + " of a tensor's size" +
          below(allowed.gradient, " of an activation's gradient") +
          below(allowed.parameter, " of a parameter's gradient (of more where its terms cancel)") +
          ", or in few elements of a large one, would look the same in " +
@@ -199,8 +217,8 @@ std::vector<std::string> birth_lines(const DiffResult& result) {
     const Comparison& c = birth.comparison;
     std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
     if (is_measured(c.field)) {
-      text += ": " + percent_text(c.difference) + " (" + std::string(to_string(c.field)) +
-              ") where " + percent_text(c.tolerance) + " is explained";
+      text += ": " + difference_text(c) + " (" + std::string(to_string(c.field)) + ") where " +
+              percent_text(c.tolerance) + " is explained";
     } else {
       text += ": " + std::string(to_string(c.verdict));
     }

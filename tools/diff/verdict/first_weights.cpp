@@ -28,7 +28,9 @@ bool leads_to(const StepRecords& step, const std::unordered_map<uint64_t, uint64
 Comparison judge(const ValueView& base, const ValueView& cand, const RootReport& root) {
   Comparison comparison = compare(base, cand);
   if (comparison.verdict != Class::kSuspicious) return comparison;
-  comparison.difference = measure(base, cand).rms;
+  const Apart apart = measure(base, cand);
+  comparison.difference = apart.rms;
+  comparison.exact = apart.exact;
   const bool explains = root.record.comparison.difference <= kGain * comparison.difference;
   comparison.verdict = explains ? Class::kDiverged : Class::kWithinNoise;
   return comparison;
