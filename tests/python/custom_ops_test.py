@@ -1,5 +1,6 @@
 """Custom ops are tagged: operands, values right at their exit, and watches on memory that an output
 only borrows."""
+import functools
 import gc
 import subprocess
 import sys
@@ -162,6 +163,45 @@ class Kept(ObservedTest):
         self.assertEqual(behind(), ["ctx:several.1", "grad_output_after:0"])  # nothing is known of use counts yet
         self.assertEqual(behind(), ["grad_output_after:0", "saved_shared:0"])
         self.assertEqual(behind(torch.square)[-1], "grad_output_shared:0")
+
+    def test_what_functions_close_over_is_kept(self):
+        class Closes(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                scaled = x.exp()
+                if ctx is None:
+                    empty = x
+                ctx.plain, ctx.bound = lambda g: g * scaled, functools.partial(torch.mul, x + 1, out=x + 2)
+                ctx.unset = lambda: empty
+                return scaled + 0
+
+            @staticmethod
+            def backward(ctx, grad):
+                return ctx.plain(grad)
+
+        Closes.apply(torch.randn(3, requires_grad=True)).sum().backward()
+        self.assertEqual(self.slots("forward"), ["ctx:plain.scaled", "ctx:bound.0", "ctx:bound.out"])
+
+    def test_a_gradient_that_a_backward_adds_itself_and_returns(self):
+        class Adds(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight, returns):
+                ctx.weight, ctx.returns = weight, returns
+                return x * weight
+
+            @staticmethod
+            def backward(ctx, grad):
+                ctx.weight.grad.add_(grad)
+                return grad * 2, grad if ctx.returns else None, None
+
+        for returns in True, False:
+            weight = nn.Parameter(torch.ones(3))
+            weight.grad = torch.zeros(3)
+            for _ in range(3):
+                Adds.apply(torch.ones(3, requires_grad=True), weight, returns).sum().backward()
+            found = [t.slot for t in self.fake.of("tensor") if t.op == "AddsBackward" and t.slot.startswith(("grad_b", "grad_a"))]
+            self.assertEqual(found, ["grad_before:1", "grad_after:1"] * 2 if returns else ["grad_before:1"] * 3)
+            self.fake.messages.clear()
 
     def test_a_graph_that_was_freed_keeps_nothing(self):
         y = Exponential.apply(torch.randn(3, requires_grad=True)).sum()

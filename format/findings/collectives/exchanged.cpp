@@ -17,9 +17,11 @@ bool replaces(std::string_view op) {
   return std::ranges::find(kOps, op) != kOps.end();
 }
 
+/// Memory without a generation was there before the trace, and is: when it is given out again, it has
+/// one.
 bool overlap(const TensorStats& a, const TensorStats& b) {
-  return a.value.generation != 0 && a.value.generation == b.value.generation &&
-         a.address < b.address + b.bytes && b.address < a.address + a.bytes;
+  return a.value.generation == b.value.generation && a.address < b.address + b.bytes &&
+         b.address < a.address + a.bytes;
 }
 
 }  // namespace

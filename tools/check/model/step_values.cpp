@@ -28,6 +28,9 @@ Role role_of(std::string_view slot) {
       {"loss", Role::kLoss},
       {"loss_scale", Role::kLossScale},
       {"grad_norm", Role::kGradientNorm},
+      {"grad_input", Role::kGradInput},
+      {"grad_before", Role::kGradientBefore},
+      {"grad_after", Role::kGradientAfter},
   };
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const Row& row : kRows)

@@ -31,6 +31,9 @@ enum class Role : uint8_t {
   kLoss,
   kLossScale,
   kGradientNorm,  ///< the norm that a clipping function returned
+  kGradInput,
+  kGradientBefore,  ///< of a leaf, before a backward that may add to it itself
+  kGradientAfter,   ///< the same behind it
   kOther,
 };
 

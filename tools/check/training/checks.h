@@ -20,6 +20,7 @@ std::unique_ptr<Check> make_weight_decay();
 std::unique_ptr<Check> make_clipping();  ///< clip-after-step, clipping
 std::unique_ptr<Check> make_two_steps();
 std::unique_ptr<Check> make_gradients_add_up();
+std::unique_ptr<Check> make_added_twice();
 std::unique_ptr<Check> make_accumulation_scale();
 
 }  // namespace convtrace::check

@@ -1,16 +1,17 @@
 """What an autograd.Function keeps for its backward, and who else holds the memory of a tensor.
 
-A Function's node keeps tensors by `save_for_backward` and as attributes of `ctx`. Both are read when the forward has
-returned and again before the backward runs. Where hooks pack what is saved (checkpointing, offloading), reading would
+A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in what functions among these attributes
+close over. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved (checkpointing, offloading), reading would
 run them: such a node is left alone.
 """
 import collections
+import functools
+import types
 
-from ..base import signals
+from ..base import contents, signals
 
-_MOST = 64  # tensors of one node
+_MOST = 64  # tensors of one node, and elements of a list that are looked at: to walk what is larger may cost
 _MOST_CALLS = 256
-_SEQUENCES = frozenset((tuple, list))  # whose elements are looked at; to walk what is larger, or the program's own, may cost
 
 # References that C++ counts in a backward that has all to itself: to a gradient, a saved tensor, the base of a saved view
 # (beside the view's own); to the storage of what is no view.
@@ -55,12 +56,10 @@ class Kept:
         except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
             return []
         for name, value in list(vars(node).items()):
-            kind = type(value)
-            if kind in self._read.plain:
+            if self._read.is_plain(value):
                 found.append(("ctx", name, value))
-            elif kind in _SEQUENCES and len(value) <= _MOST:
-                found += [("ctx", "%s.%d" % (name, index), one) for index, one in enumerate(value)
-                          if type(one) in self._read.plain]
+            else:
+                found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
         return found[:_MOST]
 
     def states(self, thread, tensors, inputs):
@@ -98,7 +97,7 @@ class Kept:
 
     def _is_held(self, tensor, own):
         """Reads counters alone."""
-        if type(tensor) not in self._read.plain:
+        if not self._read.is_plain(tensor):
             return False
         try:
             base, storage = tensor._base, tensor.untyped_storage()
@@ -110,6 +109,28 @@ class Kept:
         except Exception as error:  # a kind of tensor without a storage
             signals.let_pass(error)
             return False
+
+
+def _parts(value):
+    """(name, content) of a tuple or list, of what a function closes over, and of what was bound to its arguments."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return enumerate(value) if len(value) <= _MOST else ()
+    if kind is functools.partial:
+        return [*enumerate(value.args), *contents.items(value.keywords), *_parts(value.func)]
+    if kind is types.MethodType:
+        return _parts(value.__func__)
+    return _closed_over(value) if kind is types.FunctionType else ()
+
+
+def _closed_over(function):
+    found = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            found.append((name, cell.cell_contents))
+        except ValueError:  # it is empty
+            pass
+    return found
 
 
 def is_buffer(thread, tensor):

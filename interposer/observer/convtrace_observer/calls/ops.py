@@ -7,8 +7,8 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from ..base import engine, replaced, scopes, signals, values
-from . import kept, nodes
+from ..base import contents, engine, replaced, scopes, signals, values
+from . import added_gradients, kept, nodes
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((
@@ -90,6 +90,7 @@ class CustomOps:
         self._nodes = {}  # id of an autograd.Function's node -> _Node
         self._graph = nodes.Nodes(torch)
         self._kept = kept.Kept(torch, observer, self._graph)
+        self._added = added_gradients.AddedGradients(observer, self._graph)
         self._modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
     def install(self):
@@ -147,7 +148,8 @@ class CustomOps:
             tag = tags[1] if tags is not None else node.tag if node is not None else None
             if tag is not None:
                 known = node is not None and node.call is not None and not self._is_asked()
-                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None)
+                added = self._added.before(self._observer.threads.state, tag, args[0])
+                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None), tag, added
         except BaseException:
             slot[0] = before
             raise
@@ -157,7 +159,10 @@ class CustomOps:
         slot, before, begun = state
         try:
             if begun is not None:
-                self._ended(begun, result, raised)
+                op, tag, added = begun
+                if not raised:
+                    self._added.after(self._observer.threads.state, tag, added, result)
+                self._ended(op, result, raised)
         finally:
             slot[0] = before
 
@@ -196,7 +201,7 @@ class CustomOps:
         """Whether code of the program would run if autograd gave out what a node has saved: a dispatch mode, a subclass."""
         own_modes = 1 if self._observer.threads.state.op_modes else 0
         return self._modes() > own_modes or any(
-            type(tensor) not in self._observer.read.plain for tensor in self._observer.read.tensors(structures))
+            not self._observer.read.is_plain(tensor) for tensor in self._observer.read.tensors(structures))
 
     def _record_kept(self, thread, tag, phase, kept_tensors, number, states=_NO_STATES, kind="%s"):
         """Packs the hash of each tensor. `number`: of the op's calls in this call of the module. `states`: which of the
@@ -389,6 +394,7 @@ def op_name(name, overload):
 
 def _function_tags(function):
     """Of an autograd.Function class: forward and backward; None for torch's own."""
-    if function.__module__.split(".")[0] == "torch":
+    if contents.module_of(function).split(".")[0] == "torch":
         return None
-    return _Tag(function.__name__, False, False), _backward_tag(function.__name__)
+    name = contents.name_of(function)
+    return _Tag(name, False, False), _backward_tag(name)

@@ -199,6 +199,11 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     CHECK(p.findings[0].bytes == kBytes - 200);
     CHECK(p.findings[0].whole == kBytes);
   }
+  SECTION("in memory that was there before the trace") {
+    exchanges("recv", "received:0", {.offset = 200, .bytes = 500, .generation = 0});
+    p.record("h.1", "grad:weight", {.generation = 0}, Phase::kBackward);
+    CHECK(p.findings.size() == 1);
+  }
   SECTION("or not") {
     SECTION("as a whole") {
       exchanges("recv", "received:0", {.bytes = 100});

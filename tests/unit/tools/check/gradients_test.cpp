@@ -226,5 +226,44 @@ TEST_CASE("check moved-without-gradient: only between two consecutive steps", "[
   CHECK(found(unseen, "moved-without-gradient") == List{});
 }
 
+/// The backward of an op adds `part` of what it returns to a parameter's gradient itself.
+Training adding(float part, size_t size) {
+  Training run = training(4);
+  for (uint32_t step = 1; step < 4; ++step) {
+    const std::vector<float> before = noise(10 + step, size), given = noise(20 + step, size);
+    std::vector<float> after = before;
+    for (size_t i = 0; i < size; ++i) after[i] += part * given[i];
+    const auto record = [&](const char* slot, const std::vector<float>& values) {
+      run.value(step, {.scope = "fc1",
+                       .slot = slot,
+                       .phase = Phase::kBackward,
+                       .op = "FusedBackward",
+                       .address = 4096,
+                       .values = values});
+    };
+    record("grad_before:1", before);
+    record("grad_after:1", after);
+    record("grad_input:1", given);
+  }
+  return run;
+}
+
+TEST_CASE("check added-twice: what a backward adds is what it returns", "[check][added-twice]") {
+  for (const size_t size : {4U, 400U}) {
+    INFO(size);
+    Training run = adding(1, size);
+    run.at(2, "fc1", "grad:weight").address = 4096;
+    const check::CheckResult result = checked(run, {"added-twice"});
+    CHECK(found(result) == List{{"added-twice", Severity::kError, 2, "fc1", "grad_input:1"}});
+    CHECK(contains(result.findings.at(0).text, "FusedBackward adds to the gradient of fc1.weight"));
+    CHECK(silent(adding(0.5F, size), "added-twice"));  // a part, and the rest is returned
+  }
+  Training once = adding(1, 400);
+  for (const char* slot : {"grad_before:1", "grad_after:1", "grad_input:1"})
+    once.erase(2, "fc1", slot).erase(3, "fc1", slot);
+  CHECK(silent(once, "added-twice"));
+  CHECK(unknown(adding(1, 400).erase({}, "fc1", "grad_after:1"), "added-twice"));
+}
+
 }  // namespace
 }  // namespace convtrace::test

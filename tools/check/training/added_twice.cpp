@@ -1,0 +1,116 @@
+/// @file added_twice.cpp
+/// added-twice: the backward of a custom op adds a gradient to a leaf itself, and returns it as well.
+///
+/// Why it is a fault: autograd adds what a backward returns, so the leaf's gradient counts twice.
+/// Judged: the records `grad_before:I` and `grad_after:I`, which exist only where a backward writes
+/// the gradient of a leaf and returns one for it. What the write has added is what it returned: by
+/// their sketches, of small tensors by their sums. In two calls, and in all of that op and leaf.
+/// Silent: a backward that adds a part and returns the rest; the first such call, which is not
+/// recorded.
+
+#include <array>
+#include <cmath>
+
+#include "tools/check/training/checks.h"
+#include "tools/common/text.h"
+#include "tools/diff/compare/compare.h"
+
+namespace convtrace::check {
+namespace {
+
+constexpr double kRoundings = 4;  ///< in units of the roundoff of what is in the leaf
+constexpr double kDistinct = 16;  ///< times what rounding may do
+constexpr unsigned kLeastCalls = 2;
+
+using Sums = std::array<double, format::Sketch::kBuckets>;
+
+/// Sums that add up when tensors do.
+Sums sums_of(const Value& value, bool sketched) {
+  Sums sums{};
+  if (!sketched) sums[0] = value.stats.sum.as_f64();
+  for (size_t i = 0; sketched && i < sums.size(); ++i)
+    sums[i] = std::ldexp(double{value.stats.sketch.bucket[i]}, value.stats.sketch.exponent);
+  return sums;
+}
+
+double length(const Sums& sums) {
+  double squares = 0;
+  for (const double sum : sums) squares += sum * sum;
+  return std::sqrt(squares);
+}
+
+class AddedTwice : public Check {
+ public:
+  void see(const StepValues& step, const Surroundings& around) override {
+    for (const Value& value : step.values) {
+      if (value.role != Role::kGradientBefore && value.role != Role::kGradientAfter &&
+          value.role != Role::kGradInput)
+        continue;
+      Leaf& leaf = leaves_[{value.place.scope, value.op, value.name}];
+      if (value.role == Role::kGradientBefore) leaf.before = &value, leaf.after = nullptr;
+      if (value.role == Role::kGradientAfter)
+        leaf.after = leaf.before == nullptr ? nullptr : &value;
+      if (value.role == Role::kGradInput && leaf.after != nullptr) {
+        look("added-twice");
+        judge(step, around, leaf, value);
+        leaf.before = leaf.after = nullptr;
+      }
+    }
+    for (auto& [key, leaf] : leaves_) leaf.before = leaf.after = nullptr;
+  }
+
+ private:
+  struct Leaf {
+    const Value *before = nullptr, *after = nullptr;  ///< of the call under way
+    unsigned equal = 0;
+    bool other = false;  ///< some call has added something else
+  };
+
+  void judge(const StepValues& step, const Surroundings& around, Leaf& leaf, const Value& given) {
+    const Value &before = *leaf.before, &after = *leaf.after;
+    for (const Value* value : {&before, &after, &given})
+      if (!value->finite() || value->stats.count != given.stats.count) return;
+    const auto knows = [](const Value& value) { return value.stats.sketch.is_known(); };
+    const bool sketched = knows(before) && knows(after) && knows(given);
+    Sums rest = sums_of(after, sketched);
+    const Sums of_before = sums_of(before, sketched), returned = sums_of(given, sketched);
+    for (size_t i = 0; i < rest.size(); ++i) rest[i] -= of_before[i] + returned[i];
+    const double rounding = kRoundings * diff::unit_roundoff(after.dtype) *
+                            (sketched ? after.stats.l2 : after.stats.l1.as_f64());
+    if (length(returned) < kDistinct * rounding) return;
+    if (length(rest) > rounding) leaf.other = true;
+    if (leaf.other || ++leaf.equal != kLeastCalls) return;
+    Finding finding = about("added-twice", Severity::kError, around, step.number, given);
+    const std::string op(around.names.text(given.op));
+    finding.text = op + " adds to the gradient of " + name_of(step, around, after) +
+                   " itself and returns one for it as well: it counts twice.";
+    finding.evidence = {"the gradient before the op: " + numbers_of(before),
+                        "behind it: " + numbers_of(after) +
+                            "; what was added is what it returned, " + numbers_of(given)};
+    finding.cause = "a backward that accumulates into .grad returns None for that input";
+    finding.next = "return None for it in the backward of " + op;
+    report(std::move(finding));
+  }
+
+  /// @return the parameter whose gradient lies where `gradient` does.
+  static std::string name_of(const StepValues& step, const Surroundings& around,
+                             const Value& gradient) {
+    for (const auto& [parameter, seen] : step.parameters) {
+      if (seen.gradient != nullptr && seen.gradient->address == gradient.address)
+        return parameter_name(around.names, parameter);
+    }
+    return "a leaf";
+  }
+
+  struct Key {
+    format::StringId scope, op, name;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, Leaf> leaves_;
+};
+
+}  // namespace
+
+std::unique_ptr<Check> make_added_twice() { return std::make_unique<AddedTwice>(); }
+
+}  // namespace convtrace::check
