@@ -21,7 +21,7 @@ void write_value(TraceBuilder& trace, const Item& item) {
                  .dtype = item.dtype,
                  .extent = item.extent,
                  .capture = item.capture,
-                 .value = {item.storage, 0, item.generation, 0},
+                 .value = {item.storage, 0, item.generation, item.version},
                  .address = item.address,
                  .values = item.values};
   if (!item.shape.empty()) spec.shape = item.shape;

@@ -26,6 +26,7 @@ struct Item {
   format::Extent extent = format::Extent::kTensor;
   uint64_t storage = 0;
   uint64_t generation = 0;
+  uint32_t version = 0;  ///< of the tensor: writes to it
   uint64_t address = 0;
   uint64_t stream = 0;            ///< of a launch
   std::vector<uint64_t> shape{};  ///< empty: one dimension

@@ -128,6 +128,75 @@ TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][writ
   CHECK(said(base, without) == open);
 }
 
+TEST_CASE("diff: a gradient that is written to behind its backward pass is no fault of that pass",
+          "[diff][written]") {
+  const auto run = [](double factor, uint32_t writes, const char* type) {
+    Run made = test::training();
+    Item& gradient = made.at(1, "fc1", "grad:weight");
+    gradient.version = writes;
+    scale(gradient, factor);
+    made.tell(0, "fc1", "class", type);
+    return made;
+  };
+  constexpr auto kLinear = "torch.nn.modules.linear.Linear";
+  const DiffResult result = compared(run(1, 0, kLinear), run(3, 1, kLinear));
+  CHECK(where(result) == Where{1, Phase::kBackward, "fc1", "grad:weight"});
+  CHECK(diff::headline(result).starts_with("DIVERGED at step 1, after backward, fc1"));
+  CHECK(diff::root_sentence(*result.root) ==
+        "what the gradient is made of agrees; the candidate wrote to it 1 time more before the "
+        "optimizer got it");
+  CHECK(diff::phase_text(result).ends_with("look at what changes them behind the backward pass"));
+  REQUIRE(result.reason);
+  CHECK(result.reason->rule == "written");
+
+  // A backward pass of the program's own may write in place, and so may another version's.
+  CHECK_FALSE(compared(run(1, 0, "m.Own"), run(3, 1, "m.Own")).root->is_after_backward());
+  Run newer = run(3, 1, kLinear);
+  newer.meta.facts = {{"version.torch", "2.14.0"}};
+  CHECK_FALSE(compared(run(1, 0, kLinear), newer).root->is_after_backward());
+  CHECK_FALSE(compared(run(1, 1, kLinear), run(3, 1, kLinear)).root->is_after_backward());
+  // Gradients that one program sets to zero, and the other drops, have other counts throughout.
+  Run zeroed = run(3, 1, kLinear);
+  zeroed.at(1, "fc2", "grad:weight").version = 1;
+  CHECK_FALSE(compared(run(1, 0, kLinear), zeroed).root->is_after_backward());
+  Run without = run(3, 1, kLinear), plain = run(1, 0, kLinear);
+  for (Run* one : {&without, &plain}) one->erase(1, "fc1", "grad_output:0");
+  CHECK_FALSE(compared(plain, without).root->is_after_backward());
+}
+
+TEST_CASE("diff: a gradient that agrees before it is clipped was made right", "[diff][written]") {
+  Run base = test::training();
+  Item gradient = base.at(1, "fc1", "grad:weight");
+  gradient.slot = "grad_unclipped:weight";
+  base.items.insert(base.items.begin() + (&base.at(1, "fc1", "grad:weight") - base.items.data()),
+                    gradient);
+  Run cand = base;
+  scale(cand.at(1, "fc1", "grad:weight"), -1);
+  const DiffResult result = compared(base, cand);
+  CHECK(where(result) == Where{1, Phase::kBackward, "fc1", "grad:weight"});
+  CHECK(diff::headline(result).starts_with("DIVERGED at step 1, after backward, fc1"));
+  CHECK(diff::root_sentence(*result.root) ==
+        "the gradient agrees before it is clipped, and differs as the optimizer got it");
+}
+
+TEST_CASE("diff: gradients of parameters that were not compared do not agree", "[diff][root]") {
+  const auto said = [](Run base, bool with_gradients) {
+    if (!with_gradients)
+      std::erase_if(base.items, [](const Item& one) { return one.slot == "grad:weight"; });
+    Run cand = base;
+    for (const char* layer : {"fc1", "fc2"}) scale(cand.at(1, layer, "param:weight"), 2);
+    const DiffResult result = compared(base, cand, {}, {.exact = diff::ExactChoice::kOn});
+    CHECK(where(result) == Where{1, Phase::kOptimizer, "fc1", "param:weight"});
+    return diff::phase_text(result);
+  };
+  CHECK(said(test::training(), true) ==
+        "step 1: loss and gradients agree, the updated weights do not: look at the optimizer");
+  CHECK(said(test::training(), false) ==
+        "step 1: loss and gradients of modules' outputs agree, the updated weights do not "
+        "(gradients of parameters not compared): look at the optimizer, and at what changes "
+        "gradients before it");
+}
+
 TEST_CASE("diff: a write that changes nothing, or that both runs make, blames nobody",
           "[diff][written]") {
   const Run plain = test::training(4);

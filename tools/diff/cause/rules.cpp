@@ -65,6 +65,11 @@ std::optional<Reason> by_known_setting(const DiffResult& result) {
 
 std::optional<Reason> by_write(const DiffResult& result) {
   const RootReport& root = *result.root;
+  if (root.more_writes != 0)
+    return Reason{"written",
+                  root.record.slot + " of " + tools::module_text(root.record.scope) + ": " +
+                      more_writes_text(root),
+                  {"the forward pass and the gradient of what the module gave out agree"}};
   if (root.written.empty()) return std::nullopt;
   return Reason{
       "written",
@@ -117,13 +122,20 @@ std::optional<Reason> by_module_setting(const DiffResult& result) {
   return std::nullopt;
 }
 
+/// What is known of the first update that differs.
+std::string update_evidence(const RootReport& root) {
+  const bool agrees = std::ranges::any_of(root.flow.sources, [](const FlowStep& one) {
+    return one.value.slot.starts_with("grad:") && is_match(one.value.comparison.verdict);
+  });
+  return std::string("the first value that differs is an update") +
+         (agrees ? ", its gradient agrees" : "");
+}
+
 std::optional<Reason> by_optimizer_setting(const DiffResult& result) {
   if (result.root->record.phase != Phase::kOptimizer) return std::nullopt;
   const FactDifference* fact = optimizer_setting(result);
   if (fact == nullptr) return std::nullopt;
-  return Reason{"setting",
-                fact_text(*fact),
-                {"the first value that differs is an update, its gradient agrees"}};
+  return Reason{"setting", fact_text(*fact), {update_evidence(*result.root)}};
 }
 
 /// The module computes in another type, or its parameters have one: autocast, or a conversion.
@@ -197,10 +209,8 @@ std::optional<Reason> by_code(const DiffResult& result) {
       return one.kind == FactKind::kCode && !one.scope.empty();
     });
     if (fact == result.facts.end()) return std::nullopt;
-    return Reason{"code",
-                  fact_text(*fact),
-                  {"an optimizer is of this class",
-                   "the first value that differs is an update, its gradient agrees"}};
+    return Reason{
+        "code", fact_text(*fact), {"an optimizer is of this class", update_evidence(*result.root)}};
   }
   if (!code.changed) return std::nullopt;
   return Reason{"code", code_text(code), {"the first value that differs is of this class"}};

@@ -208,6 +208,11 @@ void Joined::find_cause() {
   result_.reason = probable_reason(result_);
 }
 
+bool Joined::has_entry(std::string_view name) const {
+  return std::ranges::find(result_.preflight, name, &PreflightEntry::name) !=
+         result_.preflight.end();
+}
+
 void Joined::decide(bool allow_incomplete) {
   number_stories(result_.base_findings);
   number_stories(result_.cand_findings);
@@ -220,6 +225,9 @@ void Joined::decide(bool allow_incomplete) {
     if (!*root || (*root)->in_no_module) continue;
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
+    // A backward pass of the program's own, or of another version, may write in place itself.
+    if (!(*root)->code.qualified_class.starts_with("torch.") || has_entry("version.torch"))
+      (*root)->more_writes = 0;
     auto& calls = (*root)->region.calls;
     if (calls.empty() && (*root)->has_values()) {
       for (auto& [scope, op] : facts_.dropped_views())

@@ -41,6 +41,7 @@ class Joined {
   void add_replicas(std::vector<ReplicaParting> partings, bool in_cand);
   void mark_receivers();
   void find_cause();
+  [[nodiscard]] bool has_entry(std::string_view name) const;
   [[nodiscard]] std::string why_not_comparable() const;
   [[nodiscard]] const format::TraceMeta& meta_of(uint32_t rank, bool in_cand) const;
 

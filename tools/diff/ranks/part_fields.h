@@ -148,9 +148,9 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-         offset, written, known, made_of, factor, weights] = x;
+         offset, written, known, made_of, factor, weights, of_parameters, unclipped, writes] = x;
   visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-        offset, written, known, made_of, factor, weights);
+        offset, written, known, made_of, factor, weights, of_parameters, unclipped, writes);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;

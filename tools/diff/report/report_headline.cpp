@@ -44,7 +44,7 @@ std::string explained_text(const DiffResult& result) {
 /// A root module has no name, so its class identifies it.
 std::string root_place_text(const RootReport& root, bool with_rank) {
   const RecordReport& record = root.record;
-  std::string text = when_text(record, with_rank);
+  std::string text = when_text(root, with_rank);
   if (root.in_no_module) return text;
   text += ", " + scope_text(record.scope);
   const std::string& kind = root.code.module_class;

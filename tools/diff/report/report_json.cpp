@@ -115,6 +115,7 @@ Json root_json(const std::optional<RootReport>& root) {
   json["holder"] = root->holder ? Json{{"in", root->holder->in_cand ? "cand" : "base"},
                                        {"rank", root->holder->rank}}
                                 : Json();
+  json["after_backward"] = root->is_after_backward();
   json["rounding_enlarged"] = root->rounding_enlarged;
   json["known_as"] = text_or_null(root->known_as);
   json["matched_before"] = root->matched_before;

@@ -93,13 +93,17 @@ std::string agreement_before(const RootReport& root, const std::string& subject,
   const bool behind_gradients =
       root.record.phase == kOptimizer || root.record.phase == kCommunication;
   std::string equal, missing;
+  const bool of_outputs = root.parameter_gradients == Shown::kNotCompared;
   const auto add = [](std::string& names, const std::string& name) {
     names += (names.empty() ? "" : " and ") + name;
   };
   for (const auto& [phase, name] : std::span(kNames).subspan(behind_gradients ? 1 : 0)) {
     if (phase == root.record.phase) break;
-    if (is_shown(root, phase, Shown::kEqual)) add(equal, name);
+    const bool is_part = phase == kBackward && of_outputs && is_shown(root, phase, Shown::kEqual);
+    if (is_shown(root, phase, Shown::kEqual))
+      add(equal, is_part ? "gradients of modules' outputs" : name);
     if (is_shown(root, phase, Shown::kNotCompared)) add(missing, name);
+    if (is_part) add(missing, "gradients of parameters");
   }
   const bool one = equal == "forward" || equal == "loss";
   if (equal == "forward") equal = "the forward pass";
@@ -130,6 +134,9 @@ std::string meaning_of_root(const RootReport& root) {
     case format::Phase::kRecompute:
       return agreement_before(root, "what is computed again for the backward pass", true);
     case format::Phase::kBackward:
+      if (root.is_after_backward())
+        return agreement_before(root, "the gradients that the optimizer gets", false) +
+               ": look at what changes them behind the backward pass";
       return agreement_before(root, "the gradients", false) +
              (is_shown(root, format::Phase::kLoss, Shown::kEqual) ||
                       is_shown(root, format::Phase::kForward, Shown::kEqual)
@@ -141,8 +148,10 @@ std::string meaning_of_root(const RootReport& root) {
                                  : "");
     case format::Phase::kOptimizer:
       return agreement_before(root, "the updated weights", false) +
-             (is_shown(root, format::Phase::kBackward, Shown::kEqual) ? ": look at the optimizer"
-                                                                      : "");
+             (!is_shown(root, format::Phase::kBackward, Shown::kEqual) ? ""
+              : root.parameter_gradients == Shown::kEqual
+                  ? ": look at the optimizer"
+                  : ": look at the optimizer, and at what changes gradients before it");
     case format::Phase::kEvaluation:
       return std::string("what is computed without gradients differs") +
              (inputs_agree(root) ? ", on equal inputs" : "");
@@ -162,6 +171,12 @@ std::string when_text(const RecordReport& record, bool with_rank) {
   std::string text = with_rank ? "rank " + std::to_string(record.rank) + ", " : "";
   text += record.step == format::kNoStep ? "unknown step" : "step " + std::to_string(record.step);
   return text + ", " + std::string(to_string(record.phase));
+}
+
+std::string when_text(const RootReport& root, bool with_rank) {
+  std::string text = when_text(root.record, with_rank);
+  constexpr std::string_view kBackward = "backward";
+  return root.is_after_backward() ? text.insert(text.size() - kBackward.size(), "after ") : text;
 }
 
 std::string scope_text(const std::string& scope) {
@@ -239,6 +254,10 @@ std::string root_sentence(const RootReport& root) {
     return "its module began with other bits in buffer " + escape_text(root.buffers.front()) +
            (more > 0 ? " and " + count_text(more) + " more" : "");
   }
+  if (root.right_unclipped)
+    return "the gradient agrees before it is clipped, and differs as the optimizer got it";
+  if (root.more_writes != 0)
+    return "what the gradient is made of agrees; " + more_writes_text(root);
   if (root.made_of_equal)
     return escape_text(root.known_as) +
            " differs here; the forward pass and the gradient of what its module gave out agree";

@@ -16,6 +16,8 @@ namespace convtrace::diff {
 [[nodiscard]] std::string scope_text(const std::string& scope);
 /// "step 3, forward", with the rank in front where that is asked for.
 [[nodiscard]] std::string when_text(const RecordReport& record, bool with_rank);
+/// The same of a root, which may be "after backward".
+[[nodiscard]] std::string when_text(const RootReport& root, bool with_rank);
 /// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
 [[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
 /// "forward, h.0.mlp": the place without its step, and without its call if that is the only one.

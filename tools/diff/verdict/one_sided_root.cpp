@@ -71,7 +71,7 @@ RootReport one_sided_root(const StepPair& pair, bool in_base, uint32_t index,
   root.record.cand_scope = root.record.scope;
   root.record.cand_slot = root.record.slot;
   root.position = matches_before(pair, in_base, index);
-  root.before = shown_before(pair, static_cast<uint32_t>(root.position));
+  show_before(pair, static_cast<uint32_t>(root.position), root);
   return root;
 }
 

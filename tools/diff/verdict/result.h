@@ -203,6 +203,8 @@ struct RootReport {
   /// By format::Phase: data, outputs, losses and gradients of its step before it. kEqual: nothing
   /// differs by more than rounding explains.
   std::array<Shown, kPhaseCount> before{};
+  /// The same of the gradients that the optimizer got of parameters.
+  Shown parameter_gradients = Shown::kNotCompared;
   /// If the root is a module's output: the bits of the parameters that it was computed with, as far as
   /// any are recorded (written_weights.h).
   std::optional<Shown> weights;
@@ -234,6 +236,12 @@ struct RootReport {
   /// Then, of a gradient: the forward pass and the gradient of its module's output were compared, and
   /// agree.
   bool made_of_equal = false;
+  /// If the root is a gradient that the optimizer got: the backward pass made it right, since its record
+  /// before clipping agrees; or since what it is made of does, in a module of torch, and the candidate
+  /// has written to it so many times more than the baseline (or fewer).
+  bool right_unclipped = false;
+  int64_t more_writes = 0;
+  [[nodiscard]] bool is_after_backward() const { return right_unclipped || more_writes != 0; }
   /// Earlier values were further apart than rounding explains (Carried).
   bool rounding_enlarged = false;
   /// If the root is no value but a setting of a module or an optimizer: the setting in words;
@@ -263,6 +271,9 @@ struct RootReport {
   /// Whether another recording would show more of it.
   [[nodiscard]] bool leads_on() const { return has_values() && written.empty(); }
 };
+
+/// Who wrote to the gradient: "the candidate wrote to it 1 time more before the optimizer got it".
+[[nodiscard]] std::string more_writes_text(const RootReport& root);
 
 struct RankReport {
   uint32_t rank = 0;

@@ -10,6 +10,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
+#include "tools/diff/compare/factor.h"
 #include "tools/diff/flow/known_as.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
@@ -120,6 +121,33 @@ std::vector<std::string> initial_buffers(const StepPair& pair, uint32_t match,
   return names;
 }
 
+/// Whether all that a gradient is made of was compared, and agrees.
+bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
+  return root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
+         !flow.sources.empty() && std::ranges::all_of(flow.sources, [](const FlowStep& one) {
+           return !one.by_order && is_match(one.value.comparison.verdict);
+         });
+}
+
+/// Looks for what shows that a parameter's gradient was right when the backward pass ended. The count of
+/// writes to a tensor is that of its memory: it tells something where gradients that agree have one count.
+void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root) {
+  const ValueRecord &base = pair.base_of(match), &cand = pair.cand_of(match);
+  if (base.kind != SlotKind::kGrad || base.unclipped || base.key.op) return;
+  const auto writes = [](const ValueRecord& one) { return int64_t{one.value.version}; };
+  bool others_agree = false;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord& one = pair.base_of(m);
+    if (one.kind != SlotKind::kGrad || one.key.op || !is_match(pair.comparisons[m].verdict))
+      continue;
+    root.right_unclipped |= one.unclipped && parameter_key(one) == parameter_key(base);
+    if (!one.unclipped && writes(one) != writes(pair.cand_of(m))) return;
+    others_agree |= !one.unclipped;
+  }
+  if (is_made_of_equal(root, root.flow) && (others_agree || factor_of(base.stats, cand.stats)))
+    root.more_writes = writes(cand) - writes(base);
+}
+
 /// Names the root's memory, and looks at what a gradient is made of.
 void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                  RootReport& root) {
@@ -134,12 +162,7 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
   if (!is_gradient) return;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     if (&pair.base_of(m) != named) continue;
-    const DataFlow flow = flow_of(pair, m, std::nullopt, reporter);
-    root.made_of_equal =
-        root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
-        !flow.sources.empty() && std::ranges::all_of(flow.sources, [](const FlowStep& one) {
-          return !one.by_order && is_match(one.value.comparison.verdict);
-        });
+    root.made_of_equal = is_made_of_equal(root, flow_of(pair, m, std::nullopt, reporter));
   }
 }
 
@@ -181,8 +204,7 @@ std::optional<RootChoice> choose_root(const StepPair& pair) {
   return root;
 }
 
-std::array<Shown, kPhaseCount> shown_before(const StepPair& pair, uint32_t end) {
-  std::array<Shown, kPhaseCount> shown{};
+void show_before(const StepPair& pair, uint32_t end, RootReport& root) {
   for (uint32_t m = 0; m < end; ++m) {
     const ValueRecord& record = pair.base_of(m);
     const SlotKind kind = record.kind;
@@ -192,10 +214,12 @@ std::array<Shown, kPhaseCount> shown_before(const StepPair& pair, uint32_t end) 
     const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
     const Class verdict = pair.comparisons[m].verdict;
     if (is_state || is_taken || verdict == Class::kBitDifference) continue;
-    Shown& of_phase = shown[static_cast<size_t>(record.key.phase)];
-    of_phase = std::max(of_phase, verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual);
+    const Shown shown = verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual;
+    Shown& of_phase = root.before[static_cast<size_t>(record.key.phase)];
+    of_phase = std::max(of_phase, shown);
+    if (kind == SlotKind::kGrad && !record.unclipped)
+      root.parameter_gradients = std::max(root.parameter_gradients, shown);
   }
-  return shown;
 }
 
 RootReport report_root(const StepPair& pair, const RootChoice& choice,
@@ -203,7 +227,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   RootReport root;
   root.record = reporter.of_match(pair, choice.match);
   root.position = choice.match;
-  root.before = shown_before(pair, choice.match);
+  show_before(pair, choice.match, root);
   const Class worst_input = root.record.comparison.worst_input;
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ =
@@ -225,7 +249,10 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
   name_memory(pair, choice.match, reporter, root);
-  if (!choice.changed) root.scalar_factor = scalar_factor(pair, choice.match);
+  if (!choice.changed) {
+    look_behind_backward(pair, choice.match, root);
+    root.scalar_factor = scalar_factor(pair, choice.match);
+  }
   root.region = region_of(pair, choice.match, reporter);
   root.vectors_only =
       record.key.phase == format::Phase::kOptimizer && differs_in_vectors_only(pair);

@@ -28,8 +28,8 @@ struct RootChoice {
 /// between its producer and a consumer, or an op that wrote its operand, before that.
 [[nodiscard]] std::optional<RootChoice> choose_root(const StepPair& pair);
 
-/// By format::Phase: what the first `end` matches show of data, outputs, losses and gradients.
-[[nodiscard]] std::array<Shown, kPhaseCount> shown_before(const StepPair& pair, uint32_t end);
+/// Notes what the first `end` matches show of data, outputs, losses and gradients.
+void show_before(const StepPair& pair, uint32_t end, RootReport& root);
 
 /// @return the root with everything that its step shows; the caller adds what came before the step.
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
