@@ -72,14 +72,12 @@ ROOMS = {
         "interposer/observer/convtrace_observer/compiled interposer/observer/convtrace_observer/facts "
         "interposer/observer/convtrace_observer/training",
     "interposer/observer": "",
-    "tools/cases": "",
     "tools/common": "format/settings",
     "tools/demo_gpt": "",
     "tools/python": "",
     "tools/python/convtrace": "",
     "tools/python/convtrace/exports": "tools/python/convtrace",
     "tools/python/convtrace/jobs": "tools/python/convtrace",
-    "tools/simulate": "cupti/stats format/file tools/common",
     "tools/site_pages": "",
     "tools/diff/model": "format/settings tools/common",
     "tools/diff/compare": "tools/common tools/diff/model",
@@ -100,7 +98,7 @@ ROOMS = {
     "tools/check/model": "tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/memory": "tools/check/model tools/common",
-    "tools/check/training": "tools/check/model tools/common",
+    "tools/check/training": "tools/check/model tools/common tools/diff/compare",
     "tools/check/story": "tools/check/model tools/common tools/diff/model",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",
     "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/story "

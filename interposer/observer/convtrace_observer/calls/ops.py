@@ -7,8 +7,8 @@ its outputs follow at once, so that what a later consumer sees can be held again
 import functools
 import weakref
 
-from ..base import contents, engine, replaced, scopes, signals, values
-from . import added_gradients, kept, nodes
+from ..base import contents, engine, nodes, replaced, scopes, signals, values
+from . import added_gradients, kept
 
 # Namespaces that torch itself registers; tests/python compares this with the installed torch.
 TORCH_NAMESPACES = frozenset((

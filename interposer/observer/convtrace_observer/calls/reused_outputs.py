@@ -9,8 +9,7 @@ import _thread
 import collections
 import itertools
 
-from ..base import values
-from . import nodes
+from ..base import nodes, values
 
 _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph

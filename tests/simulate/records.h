@@ -13,7 +13,7 @@
 
 #include "format/model/collective.h"
 #include "format/model/event_enums.h"
-#include "tools/simulate/tensor.h"
+#include "tests/simulate/tensor.h"
 
 namespace convtrace::simulate {
 

@@ -1,6 +1,6 @@
 // What a rank does one after another, and what its trace says of that.
 
-#include "tools/simulate/rank.h"
+#include "tests/simulate/rank.h"
 
 #include <algorithm>
 

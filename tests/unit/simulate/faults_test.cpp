@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tests/support/catch.h"
-#include "tests/unit/tools/simulate/job_run.h"
+#include "tests/unit/simulate/job_run.h"
 
 namespace convtrace::test {
 namespace {

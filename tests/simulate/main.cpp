@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "tools/simulate/job.h"
+#include "tests/simulate/job.h"
 
 namespace {
 

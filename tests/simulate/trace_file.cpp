@@ -1,4 +1,4 @@
-#include "tools/simulate/trace_file.h"
+#include "tests/simulate/trace_file.h"
 
 #include <span>
 #include <utility>

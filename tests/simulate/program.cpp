@@ -1,4 +1,4 @@
-#include "tools/simulate/program.h"
+#include "tests/simulate/program.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/simulate/layout.h"
+#include "tests/simulate/layout.h"
 
 #include <utility>
 

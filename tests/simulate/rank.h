@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tools/simulate/faults.h"
-#include "tools/simulate/program.h"
-#include "tools/simulate/records.h"
-#include "tools/simulate/tensor.h"
+#include "tests/simulate/faults.h"
+#include "tests/simulate/program.h"
+#include "tests/simulate/records.h"
+#include "tests/simulate/tensor.h"
 
 namespace convtrace::simulate {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/simulate/faults.h"
-#include "tools/simulate/options.h"
+#include "tests/simulate/faults.h"
+#include "tests/simulate/options.h"
 
 namespace convtrace::simulate {
 

@@ -1,10 +1,10 @@
-#include "tools/simulate/faults.h"
+#include "tests/simulate/faults.h"
 
 #include <algorithm>
 #include <functional>
 #include <utility>
 
-#include "tools/simulate/numbers.h"
+#include "tests/simulate/numbers.h"
 
 namespace convtrace::simulate {
 namespace {

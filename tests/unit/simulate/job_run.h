@@ -10,7 +10,7 @@
 
 #include "format/model/events.h"
 #include "tests/support/temp_dir.h"
-#include "tools/simulate/job.h"
+#include "tests/simulate/job.h"
 
 namespace convtrace::test {
 

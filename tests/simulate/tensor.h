@@ -15,7 +15,7 @@
 
 #include "format/model/dtype.h"
 #include "format/model/stats.h"
-#include "tools/simulate/numbers.h"
+#include "tests/simulate/numbers.h"
 
 namespace convtrace::simulate {
 

@@ -1,4 +1,4 @@
-#include "tools/simulate/job.h"
+#include "tests/simulate/job.h"
 
 #include <sys/resource.h>
 
@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "tools/common/on_threads.h"
-#include "tools/simulate/exchange.h"
-#include "tools/simulate/trace_file.h"
+#include "tests/simulate/exchange.h"
+#include "tests/simulate/trace_file.h"
 
 namespace convtrace::simulate {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "tools/simulate/rank.h"
+#include "tests/simulate/rank.h"
 
 namespace convtrace::simulate {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/unit/tools/simulate/job_run.h"
+#include "tests/unit/simulate/job_run.h"
 
 #include <bit>
 #include <cmath>

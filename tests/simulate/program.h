@@ -13,8 +13,8 @@
 
 #include "format/model/dtype.h"
 #include "format/model/event_enums.h"
-#include "tools/simulate/layout.h"
-#include "tools/simulate/options.h"
+#include "tests/simulate/layout.h"
+#include "tests/simulate/options.h"
 
 namespace convtrace::simulate {
 

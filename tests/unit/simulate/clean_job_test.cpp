@@ -6,8 +6,8 @@
 
 #include "cupti/stats/tile/hash.h"
 #include "tests/support/catch.h"
-#include "tests/unit/tools/simulate/job_run.h"
-#include "tools/simulate/layout.h"
+#include "tests/unit/simulate/job_run.h"
+#include "tests/simulate/layout.h"
 
 namespace convtrace::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/simulate/options.h"
-#include "tools/simulate/program.h"
+#include "tests/simulate/options.h"
+#include "tests/simulate/program.h"
 
 namespace convtrace::simulate {
 

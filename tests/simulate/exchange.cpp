@@ -1,4 +1,4 @@
-#include "tools/simulate/exchange.h"
+#include "tests/simulate/exchange.h"
 
 #include <algorithm>
 #include <utility>

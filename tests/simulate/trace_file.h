@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "format/file/trace_writer.h"
-#include "tools/simulate/rank.h"
+#include "tests/simulate/rank.h"
 
 namespace convtrace::simulate {
 

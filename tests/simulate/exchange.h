@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tools/simulate/rank.h"
+#include "tests/simulate/rank.h"
 
 namespace convtrace::simulate {
 

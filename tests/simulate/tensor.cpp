@@ -1,4 +1,4 @@
-#include "tools/simulate/tensor.h"
+#include "tests/simulate/tensor.h"
 
 #include <algorithm>
 #include <bit>
