@@ -133,6 +133,12 @@ TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offere
                  "step 0: the candidate begins with the weights of the baseline behind its step 1: "
                  "compare with --step-offset -2"));
   CHECK(contains(run({pair.cand, pair.base}).out, "compare with --step-offset 2"));
+  CHECK_FALSE(contains(run({pair.base, pair.cand}).out, "incomplete"));
+  rest.end_before(2);
+  const Pair shorter(whole, rest);
+  CHECK(contains(
+      run({shorter.base, shorter.cand}).out,
+      "incomplete  CT-2402 candidate: ends after step 1, the other run goes on to step 2"));
   CHECK(report(pair.base, pair.cand, {}, 1)["next"] ==
         Json::array({"convtrace-diff " + pair.base + ' ' + pair.cand + " --step-offset -2"}));
   report(pair.base, pair.cand, {"--step-offset", "-2"}, 0);

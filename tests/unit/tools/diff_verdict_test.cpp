@@ -319,6 +319,18 @@ TEST_CASE("diff: a shorter run is compared up to its end and called incomplete",
   CHECK(count(result, Class::kUnmatched) == 28);
 }
 
+TEST_CASE("diff: evaluation behind the last update is no step that is counted", "[diff]") {
+  Run run = test::training(3);
+  for (Item& item : run.items)
+    if (item.step == 2) item.phase = format::Phase::kEvaluation;
+  Run other = run;
+  CHECK(compared(run, run).steps == 2);
+  scale(other.at(0, "", "loss"), 2);
+  CHECK(compared(run, other).steps == 2);
+  std::erase_if(run.items, [](const Item& item) { return item.step < 2; });
+  CHECK(compared(run, run).steps == 1);
+}
+
 TEST_CASE("diff: launches alone cannot be compared", "[diff]") {
   Run run = test::training();
   std::erase_if(run.items, [](const Item& item) { return item.kind == Item::Kind::kValue; });

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kTf32 =
     "TF32 rounds what goes into products of f32 to 10 bits: relative differences of 1e-3 follow";
 constexpr std::string_view kReduced =
-    "partial sums of products are kept in 16 bits or in 32: last digits differ";
+    "partial sums of products are kept in 16 bits or in 32: last digits may differ";
 constexpr std::string_view kCudnn =
     "cuDNN takes other algorithms, which add in another order, some in any order";
 constexpr std::string_view kAlgorithms =
@@ -19,29 +19,30 @@ constexpr std::string_view kAlgorithms =
 constexpr std::string_view kWorkspace =
     "cuBLAS repeats its results only with :4096:8 or :16:8, and picks algorithms by this size";
 constexpr std::string_view kNccl =
-    "NCCL adds what the ranks send in another order: all reduced gradients differ in last digits";
+    "NCCL adds what the ranks send in another order: all reduced gradients may differ in last "
+    "digits";
 constexpr std::string_view kBackend =
-    "what the ranks send is added in another order: all reduced values differ in last digits";
+    "what the ranks send is added in another order: all reduced values may differ in last digits";
 constexpr std::string_view kSeed =
     "other random numbers: initial weights, dropout and the order of data are other ones";
 constexpr std::string_view kThreads =
-    "sums on the CPU are cut into other parts: last digits differ";
+    "sums on the CPU are cut into other parts: last digits may differ";
 constexpr std::string_view kInstructions =
     "kernels on the CPU use other instructions and add in another order";
 constexpr std::string_view kBlas = "products of matrices come from another library";
 constexpr std::string_view kVersion =
-    "other kernels may be chosen, which add in another order: last digits differ";
+    "other kernels may be chosen, which add in another order: last digits may differ";
 constexpr std::string_view kTuned =
     "the autotuner chose, by time, another configuration, which adds in another order";
 constexpr std::string_view kPackage =
-    "it may compute in another way: a changed order of operations changes last digits";
+    "it may compute in another way: another order of operations may change last digits";
 constexpr std::string_view kTakenUp =
     "other packages take its kernels where it is installed, which add in another order";
 constexpr std::string_view kImported =
     "one run alone imported it, which computes nothing: it excuses no difference";
 constexpr std::string_view kIdle = "it computes nothing: it excuses no difference";
 constexpr std::string_view kCompiling =
-    "torch.compile joins operations and adds in another order: last digits differ";
+    "torch.compile joins operations and adds in another order: last digits may differ";
 constexpr std::string_view kPythonItself =
     "functions of Python itself may add in another way, as sum() of floats since 3.12";
 constexpr std::string_view kOptions = "options may choose what is computed";

@@ -291,7 +291,7 @@ class Diff {
     result.counts = outcome.counts;
     result.values = outcome.values;
     result.launches = outcome.launches;
-    result.steps = outcome.steps;
+    result.steps = outcome.steps - (outcome.steps > 1 && outcome.ends_in_evaluation ? 1 : 0);
     result.waived = outcome.waived;
     result.bits_unknown = outcome.bits_unknown;
     result.allowance = outcome.allowance;

@@ -59,7 +59,8 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
     const StepSums* other = find_step(theirs, step.step);
     const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
     const bool has_first_weights = i == 0 && !all_same;
-    if (same && !every_value && !leads_to_other && !has_first_weights) {
+    const bool is_last = i + 1 == ours.size() && step.values > 0;  // it may be evaluation alone
+    if (same && !every_value && !leads_to_other && !has_first_weights && !is_last) {
       unread_.push_back(step);
       continue;
     }

@@ -143,10 +143,19 @@ void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const Step
       setting_differs(base.reader().meta(), cand.reader().meta(), "setting.CONVTRACE_STEPS");
   add_unread(base, false, result);
   add_unread(cand, true, result);
-  add_incomplete(prefix + "baseline", base, other_steps, outcome.last_base_step,
-                 outcome.last_cand_step, outcome.skipped_steps[1], result);
-  add_incomplete(prefix + "candidate", cand, other_steps, outcome.last_cand_step,
-                 outcome.last_base_step, outcome.skipped_steps[0], result);
+  // Where an offset of the steps is offered, the ends of the runs are held against each other by it.
+  auto base_last = outcome.last_base_step;
+  auto missing = outcome.skipped_steps;
+  if (const int64_t by = outcome.root ? outcome.root->offset.value_or(0) : 0;
+      base_last && by != 0) {
+    const int64_t moved = int64_t{*base_last} + by;
+    base_last = moved < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(moved));
+    missing = {};
+  }
+  add_incomplete(prefix + "baseline", base, other_steps, base_last, outcome.last_cand_step,
+                 missing[1], result);
+  add_incomplete(prefix + "candidate", cand, other_steps, outcome.last_cand_step, base_last,
+                 missing[0], result);
 }
 
 void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, const Streams& base,

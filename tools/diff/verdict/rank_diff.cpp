@@ -219,6 +219,7 @@ void RankDiff::count(const StepPair& pair) {
   outcome_.aligned_of_modules.add(
       {static_cast<uint64_t>(matched), count_in(pair.base), count_in(pair.cand)});
   ++outcome_.steps;
+  outcome_.ends_in_evaluation = !trains(pair.base) && !trains(pair.cand);
   if (alignment.matches.empty() && trains(pair.base) && trains(pair.cand) &&
       !outcome_.uncompared_step) {
     outcome_.uncompared_step = pair.base.step;

@@ -69,6 +69,7 @@ struct RankOutcome {
   Carried carried;
   std::optional<Hidden> hidden;
   std::optional<uint32_t> last_base_step, last_cand_step;
+  bool ends_in_evaluation = false;  ///< the last of `steps` trains nothing
   std::vector<RenamedModule> renamed;
   std::vector<OneSidedGroup> one_sided;
   std::vector<OtherForm> other_forms;
