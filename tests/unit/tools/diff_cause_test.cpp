@@ -77,6 +77,57 @@ TEST_CASE("cause: a setting that changes later, or of a whole model, explains no
   CHECK(rule_of(result).empty());
 }
 
+TEST_CASE("cause: a setting of a module inside the root's, of which no more was compared",
+          "[diff][cause]") {
+  for (const char* scope : {"h.3", ""}) {
+    DiffResult result = diverged(Phase::kEvaluation, scope, "output:0");
+    result.facts = {setting(FactKind::kModule, "h.3.drop")};
+    CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.3.drop");
+    result.root->compared_inside = {"h.3.attn"};
+    CHECK_FALSE(rule_of(result).empty());
+    result.root->compared_inside = {"h.3.attn", "h.3.drop"};
+    CHECK(rule_of(result).empty());
+    result.facts[0].scope = "h.*.drop";
+    result.facts[0].modules = 4;
+    CHECK(rule_of(result).empty());
+    result.root->compared_inside.clear();
+    CHECK(rule_of(result) == "setting: Dropout p: 0.1 | 0.2 in h.*.drop (4 modules)");
+    result.root->record.slot = "param:weight";
+    CHECK(rule_of(result).empty());
+  }
+  DiffResult result = diverged(Phase::kForward, "h.3", "output:0");
+  result.facts = {setting(FactKind::kModule, "h.4.drop"), setting(FactKind::kModule, "h.31.drop")};
+  CHECK(rule_of(result).empty());
+}
+
+TEST_CASE("cause: the state of an optimizer that a resumed run has not counted on",
+          "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "fc", "param:weight", 0);
+  result.root->weights_differ = true;
+  CHECK(rule_of(result).empty());
+  result.root->offset = -3;
+  CHECK(rule_of(result) ==
+        "optimizer-state: the optimizer of the candidate has not counted 3 updates before: was "
+        "its state loaded?");
+  result.step_offset = {-1, "", true};
+  CHECK(rule_of(result).empty());
+
+  result = diverged(Phase::kOptimizer, "fc", "param:weight", 3);
+  result.root->updates = {4, 4};
+  result.root->parameter_gradients = Shown::kEqual;
+  result.root->before[static_cast<size_t>(Phase::kForward)] = Shown::kEqual;
+  CHECK(rule_of(result).empty());
+  result.step_offset = {3, "--step-offset", false};
+  CHECK(rule_of(result) ==
+        "optimizer-state: the optimizer of the baseline has not counted 3 updates before: its "
+        "state was not loaded, or not all of it");
+  result.root->updates.wrong = 3;
+  CHECK(rule_of(result).empty());
+  result.root->updates.wrong = 4;
+  result.root->record.step = 4;
+  CHECK(rule_of(result).empty());
+}
+
 TEST_CASE("cause: the optimizer's latest setting up to the update", "[diff][cause]") {
   DiffResult result = diverged(Phase::kOptimizer, "fc", "param:weight");
   result.facts = {setting(FactKind::kOptimizer, "optimizer.0.0", 0),

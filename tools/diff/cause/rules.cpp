@@ -100,26 +100,45 @@ std::optional<Reason> by_shared_weight(const DiffResult& result) {
   return std::nullopt;
 }
 
-/// A setting of the module whose result is the root, or of the nearest module around it.
+/// Whether a fact is of modules inside that of the root, an output, and no output of these was compared.
+bool is_hidden_inside(const FactDifference& fact, const RootReport& root) {
+  if (!root.record.slot.starts_with("output:")) return false;
+  FactDifference outer = fact;
+  bool found = root.record.scope.empty() && !fact.scope.empty();
+  for (const std::string& scope : around(fact.scope)) {
+    outer.scope = scope;
+    found |= scope != fact.scope && is_in(outer, root.record.scope);
+  }
+  return found && std::ranges::none_of(root.compared_inside, [&](const std::string& scope) {
+           return is_in(fact, scope);
+         });
+}
+
+/// A setting of the module whose result is the root, or of the nearest module around it; or of one
+/// inside, of which no more was compared.
 std::optional<Reason> by_module_setting(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   constexpr std::array kOfModules = {Phase::kForward, Phase::kLoss, Phase::kBackward,
                                      Phase::kEvaluation};
   if (std::ranges::find(kOfModules, root.phase) == kOfModules.end()) return std::nullopt;
+  const std::string first = "the first value that differs is of ";
+  const std::string module = first + tools::module_text(root.scope);
+  const auto reason = [&](const auto& fits, const std::string& why) -> std::optional<Reason> {
+    for (const FactDifference& fact : result.facts)
+      if (fact.kind == FactKind::kModule && fact.configuration && was_before(fact, root) &&
+          !(is_of_gradients(fact) && root.phase != Phase::kBackward) && fits(fact))
+        return Reason{"setting", fact_text(fact), {why}};
+    return std::nullopt;
+  };
   for (const std::string& scope : around(root.scope)) {
-    for (const FactDifference& fact : result.facts) {
-      if (fact.kind != FactKind::kModule || !fact.configuration || !was_before(fact, root) ||
-          !is_in(fact, scope) || (is_of_gradients(fact) && root.phase != Phase::kBackward))
-        continue;
-      const bool own = scope == root.scope;
-      return Reason{"setting",
-                    fact_text(fact),
-                    {own ? "the first value that differs is of this module"
-                         : "the first value that differs is of " + tools::module_text(root.scope) +
-                               ", which is inside this module"}};
-    }
+    const auto fits = [&](const FactDifference& fact) { return is_in(fact, scope); };
+    const bool own = scope == root.scope;
+    if (auto found =
+            reason(fits, own ? first + "this module" : module + ", which is inside this module"))
+      return found;
   }
-  return std::nullopt;
+  return reason([&](const FactDifference& fact) { return is_hidden_inside(fact, *result.root); },
+                module + ", and this module is inside, whose own output was not compared");
 }
 
 /// What is known of the first update that differs.
@@ -136,6 +155,29 @@ std::optional<Reason> by_optimizer_setting(const DiffResult& result) {
   const FactDifference* fact = optimizer_setting(result);
   if (fact == nullptr) return std::nullopt;
   return Reason{"setting", fact_text(*fact), {update_evidence(*result.root)}};
+}
+
+/// A run that goes on from weights of the other, and whose optimizer has not counted the updates before.
+std::optional<Reason> by_optimizer_state(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  const StepOffset& offset = result.step_offset;
+  const auto [wrong, all] = root.updates;
+  const bool at_first_update = offset.steps != 0 && wrong > 1 && wrong == all &&
+                               root.record.step == std::abs(offset.steps) &&
+                               root.before[static_cast<size_t>(Phase::kForward)] == Shown::kEqual &&
+                               root.parameter_gradients == Shown::kEqual;
+  if (offset.counted || !(root.offset || at_first_update)) return std::nullopt;
+  const int64_t by = root.offset.value_or(offset.steps);
+  const std::string runs[] = {"baseline", "candidate"};
+  const bool in_cand = by < 0;
+  return Reason{
+      "optimizer-state",
+      "the optimizer of the " + runs[in_cand] + " has not counted " +
+          tools::counted(static_cast<uint64_t>(std::abs(by)), "update") + " before: " +
+          (root.offset ? "was its state loaded?" : "its state was not loaded, or not all of it"),
+      {root.offset ? "the first weights of the " + runs[in_cand] + " are those of the " +
+                         runs[!in_cand] + " behind an update"
+                   : "the forward pass agrees, and " + update_evidence(root)}};
 }
 
 /// The module computes in another type, or its parameters have one: autocast, or a conversion.
@@ -229,9 +271,9 @@ std::optional<Reason> by_region(const DiffResult& result) {
 std::optional<Reason> probable_reason(const DiffResult& result) {
   if (!result.root || result.cause) return std::nullopt;
   constexpr std::array kRules = {
-      by_known_setting,     by_write, by_module_setting, by_shared_weight,
-      by_optimizer_setting, by_type,  by_scaled_input,   by_order,
-      by_generator,         by_code,  by_region};
+      by_known_setting,     by_write, by_module_setting,  by_shared_weight,
+      by_optimizer_setting, by_type,  by_scaled_input,    by_order,
+      by_generator,         by_code,  by_optimizer_state, by_region};
   for (const auto rule : kRules) {
     if (auto reason = rule(result)) return reason;
   }

@@ -17,11 +17,13 @@ int64_t updates_before(const format::TraceMeta& meta) {
 
 StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& cand,
                        std::optional<int64_t> asked) {
-  if (asked) return {*asked, std::string(kOffsetAsked)};
   const int64_t in_base = updates_before(base), in_cand = updates_before(cand);
+  if (asked) return {*asked, std::string(kOffsetAsked), in_base != in_cand};
   if (in_base == in_cand) return {};
-  return {in_base - in_cand, "updates before step 0, by the optimizers' own counters: " +
-                                 std::to_string(in_base) + " | " + std::to_string(in_cand)};
+  return {in_base - in_cand,
+          "updates before step 0, by the optimizers' own counters: " + std::to_string(in_base) +
+              " | " + std::to_string(in_cand),
+          true};
 }
 
 }  // namespace convtrace::diff

@@ -36,7 +36,8 @@ inline constexpr std::string_view kOffsetAsked = "--step-offset";
 /// Step of the candidate = step of the baseline + `steps`.
 struct StepOffset {
   int64_t steps = 0;
-  std::string why;  ///< in words; empty: there is no offset
+  std::string why;       ///< in words; empty: there is no offset
+  bool counted = false;  ///< the optimizers' own counters tell one
 
   [[nodiscard]] StepShift of_base() const { return shift(steps); }
   [[nodiscard]] StepShift of_cand() const { return shift(-steps); }

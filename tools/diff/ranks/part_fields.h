@@ -148,9 +148,10 @@ void packed(Is<MadeBy> auto& x, auto& visit) {
 }
 void packed(Is<RootReport> auto& x, auto& visit) {
   auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-         offset, written, known, made_of, factor, weights, of_parameters, unclipped, writes] = x;
+         offset, written, known, made_of, factor, weights, inside, of_parameters, unclipped,
+         writes] = x;
   visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-        offset, written, known, made_of, factor, weights, of_parameters, unclipped, writes);
+        offset, written, known, made_of, factor, weights, inside, of_parameters, unclipped, writes);
 }
 void packed(Is<RankReport> auto& x, auto& visit) {
   auto& [rank, values, root, received] = x;
@@ -169,8 +170,8 @@ void packed(Is<Unread> auto& x, auto& visit) {
   visit(reason, base, cand);
 }
 void packed(Is<StepOffset> auto& x, auto& visit) {
-  auto& [steps, why] = x;
-  visit(steps, why);
+  auto& [steps, why, counted] = x;
+  visit(steps, why, counted);
 }
 void packed(Is<PreflightEntry> auto& x, auto& visit) {
   auto& [name, base, cand] = x;

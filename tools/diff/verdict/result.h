@@ -206,8 +206,9 @@ struct RootReport {
   /// The same of the gradients that the optimizer got of parameters.
   Shown parameter_gradients = Shown::kNotCompared;
   /// If the root is a module's output: the bits of the parameters that it was computed with, as far as
-  /// any are recorded (written_weights.h).
+  /// any are recorded (written_weights.h); and modules inside whose outputs were compared before it.
   std::optional<Shown> weights;
+  std::vector<std::string> compared_inside;
   /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
   /// and its run.
   std::optional<RecordReport> consumer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
 #include <tuple>
 #include <unordered_set>
@@ -148,6 +149,20 @@ void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root
     root.more_writes = writes(cand) - writes(base);
 }
 
+/// @return the modules inside that of `match` whose outputs were compared before it.
+std::vector<std::string> compared_inside(const StepPair& pair, uint32_t match,
+                                         const PairReporter& reporter) {
+  std::set<std::string> scopes;
+  for (uint32_t m = 0; m < match; ++m) {
+    const ValueRecord& record = pair.base_of(m);
+    if (record.kind == SlotKind::kOutput && record.key.phase == pair.base_of(match).key.phase)
+      scopes.insert(reporter.text(record.key.scope));
+  }
+  const std::string outer = reporter.text(pair.base_of(match).key.scope);
+  std::erase_if(scopes, [&](const std::string& one) { return !is_inside(one, outer); });
+  return {scopes.begin(), scopes.end()};
+}
+
 /// Names the root's memory, and looks at what a gradient is made of.
 void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                  RootReport& root) {
@@ -232,8 +247,10 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ =
       record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
-  if (record.kind == SlotKind::kOutput)
+  if (record.kind == SlotKind::kOutput) {
     root.buffers = initial_buffers(pair, choice.match, reporter);
+    root.compared_inside = compared_inside(pair, choice.match, reporter);
+  }
   const uint32_t first = choice.match - std::min(choice.match, kAround);
   const uint32_t count = pair.size();
   for (uint32_t m = first; m < std::min(count, choice.match + kAround + 1); ++m) {
