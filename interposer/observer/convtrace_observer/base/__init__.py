@@ -15,6 +15,14 @@ def own(module, name):
         return getattr(module, name)
 
 
+def held(module, name):
+    """@return [(name, value)] of what a module keeps its parameters, buffers or modules in, without code of the program"""
+    found = own(module, name)
+    if issubclass(type(found), dict):
+        return tuple(dict.items(found))
+    return tuple(found.items()) if contents.module_of(type(found)).startswith("torch.") else ()  # TorchScript's
+
+
 def mode_of(module, otherwise):
     """Whether a module is in training mode. `otherwise`: where it does not say."""
     known = dict.get(contents.attributes(module), "training")

@@ -91,6 +91,11 @@ def by_identity(thing):
     return {id(key): value for key, value in items(thing)}
 
 
+def is_one_of(kind, kinds):
+    """@return whether a class is one of a set of classes, all of which are plain: one with a metaclass may compare itself."""
+    return type(kind) is type and kind in kinds
+
+
 def value_at(thing, key):
     """@return what a dict has at a text; None for other objects."""
     return dict.get(thing, key) if issubclass(type(thing), dict) else None

@@ -65,13 +65,12 @@ class TensorReader:
         self.number_of = self.numbers.of  # in C++, if that is there
         self._finished = {}  # numbers of storages that a functional collective has written, and that were waited for
         self.memory = lambda tensor: None  # in C++, if that is there: the fields of Memory; None: _describe() says
-        self.plain = {torch.Tensor, torch.nn.Parameter}
-        self._tensor = torch.Tensor
+        self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self.dtypes = {
             getattr(torch, name): code for name, code in _DTYPES.items() if hasattr(torch, name)}
         self._refused = {getattr(torch, name) for name in _QUANTIZED if hasattr(torch, name)}
         self._strided = torch.strided
-        self._dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
+        self._dispatch = contents.found_in(torch.Tensor, "__torch_dispatch__")
         functorch = getattr(torch._C, "_functorch", None)
         self.is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
         # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
@@ -80,6 +79,11 @@ class TensorReader:
         self._tells_resizable = hasattr(getattr(torch, "UntypedStorage", None), "resizable")
         # Attribute access alone runs __torch_function__ of subclasses and of modes.
         self.unobserved = torch._C.DisableTorchFunction
+
+    def is_plain(self, tensor):
+        """@return whether it is a tensor of torch's own class, which has no code of the program"""
+        kind = type(tensor)
+        return kind is self._tensor or kind is self._parameter
 
     def tensors(self, structure):
         """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
@@ -110,7 +114,7 @@ class TensorReader:
 
     def __call__(self, tensor):
         """Must run inside `with self.unobserved()`."""
-        if type(tensor) not in self.plain:
+        if not self.is_plain(tensor):
             tensor = self._unwrap(tensor)
         elif (found := self.memory(tensor)) is not None:
             return _new(Memory, found)
@@ -130,7 +134,7 @@ class TensorReader:
         """@return the number of a tensor's storage, which no other storage ever has; 0 where it cannot be had."""
         with self.unobserved():
             try:
-                if type(tensor) not in self.plain:
+                if not self.is_plain(tensor):
                     tensor = self._unwrap(tensor)
                 return 0 if tensor is None or self.is_wrapped(tensor) else self.number_of(_storage(tensor))
             except Exception as error:  # a kind of tensor that has none
@@ -140,7 +144,7 @@ class TensorReader:
     def borrows(self, tensor):
         """@return whether a tensor may lie in memory that its storage does not own: torch's own storages can be
         resized. False for an older torch, which does not say. Must run inside `with self.unobserved()`."""
-        if not self._tells_resizable or type(tensor) not in self.plain:
+        if not self._tells_resizable or not self.is_plain(tensor):
             return False
         return not tensor.untyped_storage().resizable()
 
@@ -151,26 +155,26 @@ class TensorReader:
 
     def _unwrap(self, tensor):
         # A subclass without its own dispatch only adds methods: its memory is an ordinary tensor's.
-        if getattr(type(tensor), "__torch_dispatch__", None) == self._dispatch:
+        if contents.found_in(type(tensor), "__torch_dispatch__") is self._dispatch:
             return tensor
         tensor, is_finished = self._inside(tensor)
         return tensor if is_finished else None
 
     def _inside(self, tensor):
         """@return the plain tensor in a wrapper, or None; and whether no collective may be writing to it."""
-        if type(tensor).__name__ == "DTensor":
+        if contents.name_of(type(tensor)) == "DTensor":
             tensor = tensor._local_tensor
-        is_async = type(tensor).__name__ == "AsyncCollectiveTensor"
+        is_async = contents.name_of(type(tensor)) == "AsyncCollectiveTensor"
         if is_async:
             tensor = tensor.elem
-        if type(tensor) not in self.plain:
+        if not self.is_plain(tensor):
             return None, False
         return tensor, not is_async or self.number_of(tensor.untyped_storage()) in self._finished
 
     def unfinished(self, tensor):
         """@return the Memory to which a functional collective may be writing, for a wrapper of it that the program has
         not waited for; else None. Must run inside `with self.unobserved()`."""
-        if type(tensor) in self.plain:
+        if self.is_plain(tensor):
             return None
         tensor, is_finished = self._inside(tensor)
         return None if tensor is None or is_finished else self._describe(tensor)
@@ -179,7 +183,7 @@ class TensorReader:
         """The program has waited for what writes to a tensor. One storage may have several wrappers, each with a flag of
         its own, so it is the storage that says so from then on.
         @return the storage's number, or None where the memory of the tensor is not its own."""
-        if type(tensor) not in self.plain or self.is_wrapped(tensor):
+        if not self.is_plain(tensor) or self.is_wrapped(tensor):
             return None
         number = self.number_of(tensor.untyped_storage())
         if len(self._finished) == _MAX_FINISHED:
@@ -189,7 +193,7 @@ class TensorReader:
 
     def begin_again(self, tensor):
         """A functional collective is about to write to a tensor of the program. As finish()."""
-        if type(tensor) in self.plain and not self.is_wrapped(tensor):
+        if self.is_plain(tensor) and not self.is_wrapped(tensor):
             self._finished.pop(self.number_of(tensor.untyped_storage()), None)
 
     def on_current_stream(self, value):
@@ -203,7 +207,7 @@ class TensorReader:
             text = str(error).partition("\n")[0][:_MAX_TEXT]
             if len(self._kinds) < _MAX_KINDS and text not in self._kinds:
                 self._kinds.add(text)
-                self.refusals.append("%s: %s" % (type(tensor).__name__, text))
+                self.refusals.append("%s: %s" % (contents.name_of(type(tensor)), text))
             return None
 
     def _memory(self, tensor):

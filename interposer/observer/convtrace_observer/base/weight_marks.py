@@ -23,7 +23,7 @@ def mark(observer, parameter, owner, value):
 
 def is_written(observer, parameter, owner):
     """Must run inside `with observer.read.unobserved()`."""
-    if owner.memory >> _STORAGE_BITS != observer.epoch or type(parameter) not in observer.read.plain:
+    if owner.memory >> _STORAGE_BITS != observer.epoch or not observer.read.is_plain(parameter):
         return False
     value = observer.read.again(parameter)
     if value is None:
@@ -38,7 +38,7 @@ def _digest(observer, parameter, value):
     width, count = values.ELEMENT_BYTES[value.dtype], 1
     for extent in value.dims[:value.rank]:
         count *= extent
-    if value.device != values.CPU or type(parameter) not in observer.read.plain or not width or not count:
+    if value.device != values.CPU or not observer.read.is_plain(parameter) or not width or not count:
         return 0
     read = ctypes.string_at if observer.read.is_torchs(parameter) else _read_if_there
     probed, digest = min(count, _PROBED), 0xCBF29CE484222325

@@ -338,7 +338,7 @@ class Collectives:
         """@param result  of the operator: its work, alone or behind what it returns."""
         pending, flight = called
         try:
-            work = self._unbox_work(result[-1] if isinstance(result, (tuple, list)) else result)
+            work = self._unbox_work(result[-1] if issubclass(type(result), (tuple, list)) else result)
             if flight is not None and type(work).wait is self._wait:
                 self._flights.begin(flight, work)
             if pending is None:
@@ -526,7 +526,7 @@ def _writing_kernel(written, redispatch, behind):
 
 def _is_on_cuda(argument):
     """Whether a tensor, or the first of a list of tensors or of lists of them, is."""
-    while isinstance(argument, (list, tuple)) and argument:
+    while issubclass(type(argument), (list, tuple)) and argument:
         argument = argument[0]
     return getattr(argument, "is_cuda", False)
 

@@ -112,7 +112,7 @@ class NeededMemory:
         if not observer.capture or observer.compiles() or observer.is_tracing():
             return
         node, (key, _) = self._node(), targets[0]
-        name = type(node).__name__
+        name = contents.name_of(type(node))
         saved, is_output = _NEEDED.get(name, (None, False))
         if saved is None or not (is_output or key & 0xFFFFFFFF in self._plain):
             return
@@ -120,11 +120,8 @@ class NeededMemory:
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:
                 return  # whoever packs it would be run
-            try:
-                tensor = getattr(node, "_saved_" + saved)
-            except RuntimeError:  # freed by an earlier backward pass, which torch is about to tell
-                return
-            if type(tensor) not in read.plain or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
+            tensor = holder.data  # `_saved_` would detach a result, an operator that a mode of the program sees
+            if not read.is_plain(tensor) or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
                 return
             value = read.again(tensor)
             if value is None:

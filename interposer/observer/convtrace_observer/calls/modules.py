@@ -9,7 +9,7 @@ first line folds away. So it passes what torch.jit.trace records, whose graph wo
 import functools
 import sys
 
-from ..base import contents, engine, frames, mode_of, own, spent, values
+from ..base import contents, engine, frames, held, mode_of, own, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
@@ -153,7 +153,7 @@ class ModuleCalls:
         written by then is recorded."""
         observer, (thread, entry, key) = self._observer, call[:3]
         try:
-            if observer.capture and own(module, "_buffers"):
+            if observer.capture and held(module, "_buffers"):
                 self.record_buffers(thread, entry, module, key & 0xFFFFFFFF, key >> 32)
         except Exception as error:
             observer.failed("module buffers", error)
@@ -247,7 +247,7 @@ class ModuleCalls:
     def _goes_on(self, module, args):
         """Whether a module that is called after evaluation is a criterion: it has no weights, and takes outputs
         that a model computed with gradients switched on."""
-        if any(True for _, child, _ in naming.walk(module) for one in own(child, "_parameters").values() if one is not None):
+        if any(True for _, child, _ in naming.walk(module) for _, one in held(child, "_parameters") if one is not None):
             return False
         with self._observer.read.unobserved():
             return any(tensor.requires_grad for tensor in self._observer.read.tensors(args))
@@ -304,7 +304,7 @@ class ModuleCalls:
                         batch, phase, observer.full, scope, call, self.slot("output", index), tensor)
                     if (packed or tensor.is_cuda) and tensor.requires_grad:
                         gradients.follow(observer.hooks, thread, tensor, (key, self.slot("grad_output", index)))
-                if capture and module is not None and own(module, "_buffers"):
+                if capture and module is not None and held(module, "_buffers"):
                     self.record_buffers(thread, entry, module, scope, call)
             if capture:
                 batch.scope(phase, 0, scope, call)
@@ -346,15 +346,16 @@ class ModuleCalls:
 
 def _kept_buffers(module):
     """The buffers that a checkpoint has. Others are caches, whose memory may be uninitialized."""
-    passing = own(module, "_non_persistent_buffers_set")
-    return [(name, tensor) for name, tensor in own(module, "_buffers").items()
-            if tensor is not None and name not in passing]
+    buffers = held(module, "_buffers")
+    passing = own(module, "_non_persistent_buffers_set") if buffers else ()
+    if not issubclass(type(passing), set):
+        passing = ()
+    return [(name, tensor) for name, tensor in buffers
+            if tensor is not None and not (passing and set.__contains__(passing, name))]
 
 
 def _state_of_buffers(module):
     """Which tensors a module's buffers are, and how often each was written."""
-    if not own(module, "_buffers"):
-        return ()
     return tuple((id(tensor), values.version(tensor)) for _, tensor in _kept_buffers(module))
 
 

@@ -19,13 +19,14 @@ number of its storage.
 import collections
 import sys
 
-from ..base import engine, own, weight_marks
+from ..base import contents, engine, held, own, weight_marks
 from . import padding
 
 # Attribute names that only wrappers use ...
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # ... and one that anybody may use: it marks a wrapper only in these classes.
 _WRAPPED_IF_KNOWN = "module"
+_MARKS = (*_WRAPPED, _WRAPPED_IF_KNOWN)
 _WRAPPERS = frozenset((
     "AveragedModel", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Float16Module",
     "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
@@ -113,19 +114,18 @@ def spare_token(module):
 def _inner_name(module):
     """Name of the attribute that `module` only wraps, or None."""
     children = own(module, "_modules")
-    for name in _WRAPPED:
-        if name in children:
-            return name
-    if _WRAPPED_IF_KNOWN in children:
-        if any(kind.__name__ in _WRAPPERS for kind in type(module).__mro__):
-            return _WRAPPED_IF_KNOWN
-    return None
+    if not issubclass(type(children), dict) or dict.keys(children).isdisjoint(_MARKS):
+        return None
+    name = next(name for name in _MARKS if dict.__contains__(children, name))
+    if name == _WRAPPED_IF_KNOWN and not any(contents.name_of(kind) in _WRAPPERS for kind in contents.mro_of(type(module))):
+        return None
+    return name
 
 
 def unwrapped(module):
     """The module that others may only wrap."""
     while (name := _inner_name(module)) is not None:
-        module = own(module, "_modules")[name]
+        module = dict.__getitem__(own(module, "_modules"), name)
     return module
 
 
@@ -142,12 +142,12 @@ def walk(module, name=""):
         inner = _inner_name(module)
         children = [
             (name, child, module) if child_name == inner else (join(name, child_name), child, None)
-            for child_name, child in own(module, "_modules").items() if child is not None]
+            for child_name, child in held(module, "_modules") if child is not None]
         pending.extend(reversed(children))
 
 
 def is_lazy(parameter):
-    return hasattr(type(parameter), "cls_to_become")  # torch.nn.parameter.UninitializedTensorMixin
+    return contents.found_in(type(parameter), "cls_to_become") is not None  # torch.nn.parameter.UninitializedTensorMixin
 
 
 def join(parent, child):
@@ -194,7 +194,7 @@ class Names:
     def place(self, name):
         place = self._places.get(name)
         if place is None:
-            place = self._places[name] = Place(name, self._observer.port.intern(name))
+            place = self._places.setdefault(name, Place(name, self._observer.port.intern(name)))  # other threads make it, too
         return place
 
     def name_of(self, number):
@@ -221,8 +221,8 @@ class Names:
         self._observer.walk += 1
         tree = {id(child): child for _, child, _ in walk(module)}
         inner = unwrapped(module)
-        kind = attribute or type(inner).__name__
-        learns = any(one is not None for child in tree.values() for one in own(child, "_parameters").values())
+        kind = attribute or contents.name_of(type(inner))
+        learns = any(one is not None for child in tree.values() for _, one in held(child, "_parameters"))
         number = self._number(kind) if learns else None
         is_first, root = self._first is None or _is_in(tree, self._first), None
         name = "" if is_first and not attribute else self._root_name(inner, kind, number)
@@ -267,7 +267,7 @@ class Names:
                     return self._add(module, child_name, wrapper, caller.root)
             caller.searches += 1
         added = None
-        for child_name, child, wrapper in walk(module, join(name, type(module).__name__)):
+        for child_name, child, wrapper in walk(module, join(name, contents.name_of(type(module)))):
             entry = self.entry(child)
             if entry is None:
                 entry = self._add(child, child_name, wrapper, caller.root)
@@ -282,7 +282,7 @@ class Names:
         entry = Entry(token(module), spare_token(module), id(module), self.place(name), outer and outer.wrapper or outer, root,
                       padding.index_of(module))
         self.entries[id(module)] = entry
-        for parameter_name, parameter in own(module, "_parameters").items():
+        for parameter_name, parameter in held(module, "_parameters"):
             if parameter is not None:
                 self.own(parameter, entry, parameter_name, former and former.place)
         return entry
@@ -347,7 +347,7 @@ class Names:
         self._observer.walk += 1
         seen = []
         for entry, module in self.modules(root):
-            for name, parameter in own(module, "_parameters").items():
+            for name, parameter in held(module, "_parameters"):
                 if parameter is None:
                     continue
                 owner = self.owners.get(id(parameter))
@@ -370,7 +370,7 @@ class Names:
     def parameters(self, root):
         """(parameter, owner) of the tree, in order."""
         for _, module, _ in walk(root):
-            for parameter in own(module, "_parameters").values():
+            for _, parameter in held(module, "_parameters"):
                 owner = self.owners.get(id(parameter)) if parameter is not None else None
                 if owner is not None:
                     yield parameter, owner
@@ -382,7 +382,7 @@ class Names:
         parameters may be memory that was never written (torch_geometric.nn.Linear)."""
         found, lazy = [], False
         for _, module, _ in walk(root):
-            parameters = [one for one in own(module, "_parameters").values() if one is not None]
+            parameters = [one for _, one in held(module, "_parameters") if one is not None]
             if any(map(is_lazy, parameters)):
                 lazy = True
                 continue

@@ -5,11 +5,13 @@ and differ from call to call, are such reasons; convtrace check judges the ops t
 An op is watched from the first call of a step on, where an earlier step had two: one that is called once has nothing
 that it could be compared with, and no generator is read for it.
 """
+from ..base import contents
+
 # Values of the fact "op.NAME". The first is told with the first call that is watched, another one once, and the last.
 TENSORS_ALONE, DRAWS, OTHER_ARGUMENTS = "tensors alone", "draws", "other arguments"
 
 _PLAIN = (bool, int, str, bytes, type(None))
-_REAL = (float, complex)  # 0.0 equals -0.0, but not its text
+_REAL = frozenset((float, complex))  # 0.0 equals -0.0, but not its text
 _MAX_DEPTH = 8            # as of values.TensorReader
 _TENSOR = object()
 
@@ -70,15 +72,15 @@ class RepeatedOps:
         tensor, plain = self._tensor, self._plain
         for item in items:
             kind = type(item)
-            if kind in plain:
+            if contents.is_one_of(kind, plain):
                 parts.append((kind, item))
-            elif kind in _REAL:
+            elif contents.is_one_of(kind, _REAL):
                 parts.append(repr(item))
             elif issubclass(kind, tensor):
                 parts.append(_TENSOR)
             elif depth < _MAX_DEPTH and issubclass(kind, (tuple, list, dict)):
-                parts.append((kind, len(item)))
-                values = [one for pair in item.items() for one in pair] if issubclass(kind, dict) else item
+                values = [one for pair in contents.items(item) for one in pair] or list(contents.elements(item))
+                parts.append((id(kind), len(values)))
                 if not self._flatten(values, parts, depth + 1):
                     return False
             else:

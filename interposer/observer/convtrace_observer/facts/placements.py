@@ -1,11 +1,13 @@
 """How a DTensor is divided among ranks: its whole shape, its mesh, and which part this rank has."""
 import sys
 
+from ..base import contents
+
 
 def text_of(tensor):
     """As facts have it: "shape=(10, 6), mesh=(dp=2, tp=2), at=(1, 1), placements=(Shard(dim=0), Replicate()), local=(5, 6),
     offset=(5, 0)"; without the offset where this torch does not tell it. None of another tensor."""
-    if type(tensor).__name__ != "DTensor":
+    if contents.name_of(type(tensor)) != "DTensor":
         return None
     mesh = tensor.device_mesh
     names = mesh.mesh_dim_names or range(mesh.ndim)

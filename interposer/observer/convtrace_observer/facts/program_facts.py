@@ -10,11 +10,11 @@ import os
 import struct
 import sys
 
-from ..base import FOLDER, contents, engine, mode_of, own, signals, tokens, values
+from ..base import FOLDER, contents, engine, held, mode_of, signals, tokens, values
 from ..calls import naming
 from . import code_facts
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = frozenset((bool, int, float, str, type(None)))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 _POSITION_BYTES = 4  # of the position in random's words, which lies before them
@@ -34,9 +34,10 @@ def digest(data):
 
 def is_plain(value):
     """Whether a value's text is the same in every run that does the same."""
-    if type(value) in (tuple, list):
-        return len(value) <= _MAX_ITEMS and all(type(one) in _PLAIN for one in value)
-    return type(value) in _PLAIN and (type(value) is not str or len(value) <= _MAX_TEXT)
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return len(value) <= _MAX_ITEMS and all(contents.is_one_of(type(one), _PLAIN) for one in value)
+    return contents.is_one_of(kind, _PLAIN) and (kind is not str or len(value) <= _MAX_TEXT)
 
 
 class ModuleFacts:
@@ -122,8 +123,7 @@ class ModuleFacts:
     def _parameters(self, place, module):
         """Which parameters of a module want no gradient, and which are also another module's."""
         owners, frozen, tied = self._observer.names.owners, [], []
-        held = own(module, "_parameters")
-        for name, parameter in contents.items(held) if issubclass(type(held), dict) else held.items():
+        for name, parameter in held(module, "_parameters"):
             if parameter is None:
                 continue
             with self._observer.read.unobserved():
@@ -202,7 +202,7 @@ class _Group:
                             self.objects)))
 
     def keep(self, settings, objects):
-        fixed = all(type(one) in _PLAIN or type(one) is tuple and is_plain(one) for one in objects)
+        fixed = all(contents.is_one_of(type(one), _PLAIN) or type(one) is tuple and is_plain(one) for one in objects)
         self.settings, self.objects = settings, objects if fixed else None
 
 
@@ -269,7 +269,7 @@ class OptimizerFacts:
                 continue
             objects = {name: value for name, value in contents.items(group)
                        if type(name) is str and name != "params"}
-            settings = {name: value if type(value) in _PLAIN else self._text(value) for name, value in objects.items()}
+            settings = {name: value if contents.is_one_of(type(value), _PLAIN) else self._text(value) for name, value in objects.items()}
             for name, value in settings.items():
                 if name not in known.settings or known.settings[name] != value:
                     text = value if type(value) is str else repr(value)
@@ -278,8 +278,8 @@ class OptimizerFacts:
 
     def _text(self, value):
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""
-        if type(value) in (tuple, list):
-            return "(%s)" % ", ".join(repr(one) if type(one) in _PLAIN else self._text(one) for one in value)
+        if type(value) is tuple or type(value) is list:
+            return "(%s)" % ", ".join(repr(one) if contents.is_one_of(type(one), _PLAIN) else self._text(one) for one in value)
         if issubclass(type(value), float):  # numpy's
             return repr(float.__float__(value))
         tensor = self._observer.read.tensors(value)

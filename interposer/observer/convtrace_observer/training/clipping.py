@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 
-from ..base import contents, engine, own, replaced
+from ..base import contents, engine, held, replaced
 
 _CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
@@ -108,9 +108,9 @@ class Clipping:
             seen.add(id(one))
             if not self._is_torchs(one, _ASKED_EACH):
                 return None
-            found.update((id(parameter), parameter) for parameter in own(one, "_parameters").values() if parameter is not None)
+            found.update((id(parameter), parameter) for _, parameter in held(one, "_parameters") if parameter is not None)
             if recurse:
-                pending.extend(child for child in reversed(own(one, "_modules").values()) if child is not None)
+                pending.extend(child for _, child in reversed(held(one, "_modules")) if child is not None)
         return list(found.values())
 
     def _is_torchs(self, module, name):

@@ -2,8 +2,9 @@
 import functools
 import importlib
 import itertools
+import types
 
-from ..base import contents, engine, frames, own, replaced, spent, values, weight_marks
+from ..base import contents, engine, frames, held, replaced, spent, values, weight_marks
 from ..facts import placements, program_facts
 from . import shared_memory
 
@@ -72,8 +73,8 @@ class Optimizers:
 
     def any_made(self):
         """Whether there is an optimizer: torch marks the class of each that is made."""
-        return any(getattr(kind.step, "hooked", False)
-                   for kind in _subclasses(self._torch.optim.Optimizer))
+        steps = (contents.found_in(kind, "step") for kind in _subclasses(self._torch.optim.Optimizer))
+        return any(type(step) is types.FunctionType and step.__dict__.get("hooked", False) for step in steps)
 
     def _wrap_steps(self, base):
         """Optimizer.__init__ calls _hook_for_profile, which wraps the `step` of its class once."""
@@ -265,7 +266,7 @@ class Optimizers:
     def _trained(self, root):
         """The parameters of a tree that want a gradient."""
         for _, module in self._observer.names.modules(root):
-            for parameter in own(module, "_parameters").values():
+            for _, parameter in held(module, "_parameters"):
                 if parameter is not None and parameter.requires_grad:
                     yield parameter
 
@@ -380,6 +381,6 @@ def _has_closure(optimizer, args, kwargs):
 
 
 def _subclasses(kind):
-    for one in kind.__subclasses__():
+    for one in type.__subclasses__(kind):
         yield one
         yield from _subclasses(one)

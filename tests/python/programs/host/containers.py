@@ -1,5 +1,6 @@
-"""What runs of the program's own containers and optimizers, and how often: readers that can be iterated once, that have no
-end or draw random numbers, properties, optimizers that give out other optimizers' states.
+"""What runs of the program's own containers, classes and optimizers, and how often: readers that can be iterated once, that
+have no end or draw random numbers, properties, optimizers that give out other optimizers' states, modules that keep their
+parts in dictionaries of the program's, classes that say themselves what they are called.
 
 usage: containers.py
 """
@@ -278,6 +279,91 @@ def train(make):
     return model.weight.sum().item().hex(), sorted(COUNTS.items())
 
 
+class Parts(dict):
+    """What a module keeps its parameters, buffers and modules in. Counts all that it is asked."""
+
+
+def counting(name):
+    def asked(self, *given):
+        COUNTS["parts " + name] += 1
+        return getattr(dict, name)(self, *given)
+
+    return asked
+
+
+for method in "items", "values", "keys", "get", "__iter__", "__contains__", "__getitem__", "__len__":
+    setattr(Parts, method, counting(method))
+
+
+class Passing(set):
+    def __contains__(self, name):
+        COUNTS["passing"] += 1
+        return super().__contains__(name)
+
+
+class Named(type):
+    """Classes that compare themselves, and whose names are made when they are asked for."""
+
+    def __getattribute__(cls, name):
+        COUNTS["class " + name] += 1
+        return super().__getattribute__(name)
+
+    def __eq__(cls, other):
+        COUNTS["class =="] += 1
+        return cls is other
+
+    def __hash__(cls):
+        COUNTS["class hash"] += 1
+        return type.__hash__(cls)
+
+
+class Layer(nn.BatchNorm1d, metaclass=Named):
+    pass
+
+
+class Holder(nn.Module, metaclass=Named):
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Sequential(nn.Linear(3, 3), Layer(3), nn.Linear(3, 1))
+        self.kind = Layer
+
+    def forward(self, x):
+        return self.module(x)
+
+
+class Stepped(torch.optim.SGD, metaclass=Named):
+    pass
+
+
+class Weight(nn.Parameter, metaclass=type("KindOfWeight", (Named, type(nn.Parameter)), {})):
+    pass
+
+
+def parts():
+    """Trains a model of such parts by an optimizer of such a class, then without one."""
+    torch.manual_seed(0)
+    model = Holder()
+    model.module[2].weight = Weight(model.module[2].weight.detach())
+    for module in list(model.modules()):
+        for name in "_parameters", "_buffers", "_modules":
+            vars(module)[name] = Parts(getattr(module, name))
+        vars(module)["_non_persistent_buffers_set"] = Passing(module._non_persistent_buffers_set)
+    optimizer = Stepped(model.parameters(), 0.1)
+    COUNTS.clear()
+    for step in range(6):
+        model.zero_grad()
+        model(torch.randn(4, 3)).sum().backward()
+        if step < 4:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        else:
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.1 * parameter.grad
+    model.eval()(torch.ones(1, 3))
+    return model.module[0].weight.sum().item().hex(), sorted(COUNTS.items())
+
+
 for name, make, read in cases():
     torch.manual_seed(0)
     COUNTS.clear()
@@ -291,4 +377,5 @@ for name, make, read in cases():
         print(name, loss.item().hex(), sorted(COUNTS.items()), torch.rand(1).item().hex())
 for kind in Sharded, Wrapping, Raising, Owned:
     print(kind.__name__, *train(kind))
+print("parts", *parts())
 train(torch.optim.SGD)
