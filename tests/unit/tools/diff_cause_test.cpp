@@ -34,7 +34,7 @@ FactDifference setting(FactKind kind, const std::string& scope, uint32_t step = 
 }
 
 std::string rule_of(const DiffResult& result) {
-  const auto reason = probable_reason(result);
+  const auto reason = probable_cause(result);
   return reason ? reason->rule + ": " + reason->text : "";
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("cause: a setting of the root's module, or of a module around it", "[d
   result.facts[0].scope = "h.4.*.drop";
   CHECK(rule_of(result).empty());
   result.facts = {setting(FactKind::kModule, "h.3"), setting(FactKind::kModule, "h.3.attn")};
-  const auto reason = probable_reason(result);
+  const auto reason = probable_cause(result);
   REQUIRE(reason);
   CHECK(reason->text == "Dropout p: 0.1 | 0.2 in h.3.attn");
   CHECK(reason->evidence ==
@@ -192,7 +192,7 @@ TEST_CASE("cause: a generator, where numbers are drawn from it", "[diff][cause]"
   CHECK(rule_of(result).starts_with("generator: random numbers of torch differ from step 0 on"));
   result.root->code = {};
   result.root->weights_differ = true;
-  CHECK(probable_reason(result)->evidence ==
+  CHECK(probable_cause(result)->evidence ==
         std::vector<std::string>{"the first values that differ are initial weights"});
   result.root->weights_differ = false;
   result.root->record.phase = Phase::kData;
@@ -251,8 +251,8 @@ TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]"
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.facts = {setting(FactKind::kModule, "fc")};
   CHECK_FALSE(rule_of(result).empty());
-  result.cause.emplace();
-  CHECK(rule_of(result).empty());
+  result.cand_findings.list.push_back({.step = 1, .level = format::Level::kError});
+  CHECK(rule_of(result) == "finding: ");
 }
 
 }  // namespace

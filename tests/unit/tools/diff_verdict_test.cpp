@@ -381,10 +381,10 @@ TEST_CASE("diff: the finding about the root's memory is the probable cause", "[d
       {.kind = Item::Kind::kFinding, .step = 1, .scope = "elsewhere", .storage = storage});
   const DiffResult result = compared(test::training(), cand);
   REQUIRE(result.cause.has_value());
-  CHECK(result.cause->in_cand);
-  CHECK(result.cause->same_memory);
-  CHECK(result.cause->finding.storage == storage);
-  CHECK(result.cause->finding.free_stack == std::vector<std::string>{"free_it", "main"});
+  CHECK(result.cause->finding->in_cand);
+  CHECK(result.cause->finding->same_memory);
+  CHECK(result.cause->finding->finding.storage == storage);
+  CHECK(result.cause->finding->finding.free_stack == std::vector<std::string>{"free_it", "main"});
 }
 
 TEST_CASE("diff: a warning about the root's op or memory is its probable cause",
@@ -398,7 +398,8 @@ TEST_CASE("diff: a warning about the root's op or memory is its probable cause",
   const auto cause = [&] {
     Run with_warning = cand;
     with_warning.items.insert(with_warning.items.begin(), warning);
-    return compared(base, with_warning).cause;
+    const auto found = compared(base, with_warning).cause;
+    return found ? found->finding : std::nullopt;
   };
   SECTION("of its op, in whatever module") {
     warning.scope = "elsewhere";

@@ -52,8 +52,8 @@ TEST_CASE("diff: a weight that the program wrote is the root, not the module tha
   CHECK(result.root->written ==
         "written by the program between step 1's update and step 2, in the candidate alone");
   CHECK(result.root->record.comparison.difference > 0.5);
-  REQUIRE(result.reason.has_value());
-  CHECK(result.reason->rule == "written");
+  REQUIRE(result.cause.has_value());
+  CHECK(result.cause->rule == "written");
   CHECK(result.root->has_values());
   CHECK_FALSE(result.root->leads_on());
 }
@@ -146,8 +146,8 @@ TEST_CASE("diff: a gradient that is written to behind its backward pass is no fa
         "what the gradient is made of agrees; the candidate wrote to it 1 time more before the "
         "optimizer got it");
   CHECK(diff::phase_text(result).ends_with("look at what changes them behind the backward pass"));
-  REQUIRE(result.reason);
-  CHECK(result.reason->rule == "written");
+  REQUIRE(result.cause);
+  CHECK(result.cause->rule == "written");
 
   // A backward pass of the program's own may write in place, and so may another version's.
   CHECK_FALSE(compared(run(1, 0, "m.Own"), run(3, 1, "m.Own")).root->is_after_backward());

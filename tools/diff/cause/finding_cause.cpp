@@ -58,10 +58,10 @@ using Weight = std::tuple<bool, bool, bool, bool, bool, bool, uint32_t, uint64_t
 
 }  // namespace
 
-std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
-                                const Findings& cand) {
+std::optional<FindingCause> find_cause(const RootReport& root, const Findings& base,
+                                       const Findings& cand) {
   const RecordReport& record = root.record;
-  std::optional<Cause> best;
+  std::optional<FindingCause> best;
   Weight best_weight;
   const auto consider = [&](bool in_cand) {
     const Findings& own = in_cand ? cand : base;
@@ -89,7 +89,7 @@ std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
                           finding.step,
                           finding.t_ns};
       if (best && weight <= best_weight) continue;
-      best = Cause{in_cand, finding, i, same_memory};
+      best = FindingCause{in_cand, finding, i, same_memory};
       best_weight = weight;
     }
   };

@@ -13,7 +13,7 @@ namespace convtrace::diff {
 /// equals an error, then one in the root's scope, then the latest. A warning counts only if it is
 /// about the root's memory or op, and if the other run has not the same, unless what it does to
 /// values depends on chance.
-[[nodiscard]] std::optional<Cause> find_cause(const RootReport& root, const Findings& base,
-                                              const Findings& cand);
+[[nodiscard]] std::optional<FindingCause> find_cause(const RootReport& root, const Findings& base,
+                                                     const Findings& cand);
 
 }  // namespace convtrace::diff

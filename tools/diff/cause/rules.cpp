@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/common/text.h"
+#include "tools/diff/cause/finding_cause.h"
 #include "tools/diff/compare/factor.h"
 #include "tools/diff/model/name_pattern.h"
 
@@ -57,21 +58,21 @@ bool draws_random_numbers(const RootReport& root) {
          root.code.module_class.find("RReLU") != std::string::npos;
 }
 
-std::optional<Reason> by_known_setting(const DiffResult& result) {
+std::optional<Cause> by_known_setting(const DiffResult& result) {
   if (result.root->setting.empty()) return std::nullopt;
-  return Reason{
+  return Cause{
       "setting", result.root->setting, {"no value before it differs by more than rounding"}};
 }
 
-std::optional<Reason> by_write(const DiffResult& result) {
+std::optional<Cause> by_write(const DiffResult& result) {
   const RootReport& root = *result.root;
   if (root.more_writes != 0)
-    return Reason{"written",
-                  root.record.slot + " of " + tools::module_text(root.record.scope) + ": " +
-                      more_writes_text(root),
-                  {"the forward pass and the gradient of what the module gave out agree"}};
+    return Cause{"written",
+                 root.record.slot + " of " + tools::module_text(root.record.scope) + ": " +
+                     more_writes_text(root),
+                 {"the forward pass and the gradient of what the module gave out agree"}};
   if (root.written.empty()) return std::nullopt;
-  return Reason{
+  return Cause{
       "written",
       root.record.slot + " of " + tools::module_text(root.record.scope) + ": " + root.written,
       {"no optimizer's step wrote it, and it differs more than at its record before",
@@ -84,17 +85,16 @@ bool is_of_gradients(const FactDifference& fact) {
 }
 
 /// The gradient of a weight that is another module's, too, in one run alone.
-std::optional<Reason> by_shared_weight(const DiffResult& result) {
+std::optional<Cause> by_shared_weight(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   constexpr std::string_view kGradient = "grad:";
   if (root.phase != Phase::kBackward || !root.slot.starts_with(kGradient)) return std::nullopt;
-  const std::string weight = '=' + root.scope + (root.scope.empty() ? "" : ".") +
-                             root.slot.substr(kGradient.size()) + ", ";
+  const std::string weight = '=' + path_in(root.scope, root.slot.substr(kGradient.size())) + ", ";
   for (const FactDifference& fact : result.facts) {
     if (fact.name != "tied" || !was_before(fact, root)) continue;
     for (const auto& side : {fact.base, fact.cand})
       if (side && (*side + ", ").find(weight) != std::string::npos)
-        return Reason{
+        return Cause{
             "setting", fact_text(fact), {"the first value that differs is that weight's gradient"}};
   }
   return std::nullopt;
@@ -116,18 +116,18 @@ bool is_hidden_inside(const FactDifference& fact, const RootReport& root) {
 
 /// A setting of the module whose result is the root, or of the nearest module around it; or of one
 /// inside, of which no more was compared.
-std::optional<Reason> by_module_setting(const DiffResult& result) {
+std::optional<Cause> by_module_setting(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   constexpr std::array kOfModules = {Phase::kForward, Phase::kLoss, Phase::kBackward,
                                      Phase::kEvaluation};
   if (std::ranges::find(kOfModules, root.phase) == kOfModules.end()) return std::nullopt;
   const std::string first = "the first value that differs is of ";
   const std::string module = first + tools::module_text(root.scope);
-  const auto reason = [&](const auto& fits, const std::string& why) -> std::optional<Reason> {
+  const auto reason = [&](const auto& fits, const std::string& why) -> std::optional<Cause> {
     for (const FactDifference& fact : result.facts)
       if (fact.kind == FactKind::kModule && fact.configuration && was_before(fact, root) &&
           !(is_of_gradients(fact) && root.phase != Phase::kBackward) && fits(fact))
-        return Reason{"setting", fact_text(fact), {why}};
+        return Cause{"setting", fact_text(fact), {why}};
     return std::nullopt;
   };
   for (const std::string& scope : around(root.scope)) {
@@ -150,15 +150,15 @@ std::string update_evidence(const RootReport& root) {
          (agrees ? ", its gradient agrees" : "");
 }
 
-std::optional<Reason> by_optimizer_setting(const DiffResult& result) {
+std::optional<Cause> by_optimizer_setting(const DiffResult& result) {
   if (result.root->record.phase != Phase::kOptimizer) return std::nullopt;
   const FactDifference* fact = optimizer_setting(result);
   if (fact == nullptr) return std::nullopt;
-  return Reason{"setting", fact_text(*fact), {update_evidence(*result.root)}};
+  return Cause{"setting", fact_text(*fact), {update_evidence(*result.root)}};
 }
 
 /// A run that goes on from weights of the other, and whose optimizer has not counted the updates before.
-std::optional<Reason> by_optimizer_state(const DiffResult& result) {
+std::optional<Cause> by_optimizer_state(const DiffResult& result) {
   const RootReport& root = *result.root;
   const StepOffset& offset = result.step_offset;
   const auto [wrong, all] = root.updates;
@@ -170,7 +170,7 @@ std::optional<Reason> by_optimizer_state(const DiffResult& result) {
   const int64_t by = root.offset.value_or(offset.steps);
   const std::string runs[] = {"baseline", "candidate"};
   const bool in_cand = by < 0;
-  return Reason{
+  return Cause{
       "optimizer-state",
       "the optimizer of the " + runs[in_cand] + " has not counted " +
           tools::counted(static_cast<uint64_t>(std::abs(by)), "update") + " before: " +
@@ -181,32 +181,32 @@ std::optional<Reason> by_optimizer_state(const DiffResult& result) {
 }
 
 /// The module computes in another type, or its parameters have one: autocast, or a conversion.
-std::optional<Reason> by_type(const DiffResult& result) {
+std::optional<Cause> by_type(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.base.dtype == root.cand.dtype || root.comparison.field == Field::kShape)
     return std::nullopt;
   const std::string types =
       std::string(to_string(root.base.dtype)) + " | " + std::string(to_string(root.cand.dtype));
   const std::string module = tools::module_text(root.scope);
-  return Reason{"type",
-                result.root->weights_differ
-                    ? "the weights of " + module + " are " + types + ": the model was converted"
-                    : module + " computes in " + types + ": autocast, or a cast",
-                {"the first value that differs has another type"}};
+  return Cause{"type",
+               result.root->weights_differ
+                   ? "the weights of " + module + " are " + types + ": the model was converted"
+                   : module + " computes in " + types + ": autocast, or a cast",
+               {"the first value that differs has another type"}};
 }
 
 /// Data that are the other run's times one number.
-std::optional<Reason> by_scaled_input(const DiffResult& result) {
+std::optional<Cause> by_scaled_input(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.phase != Phase::kData && !result.root->came_in) return std::nullopt;
   const RecordReport& given = result.root->came_in ? *result.root->came_in : root;
   const auto factor = factor_of(given.base.stats, given.cand.stats);
   if (!factor) return std::nullopt;
-  return Reason{"scaled-input",
-                given.slot + " of " + tools::module_text(given.scope) + " is " +
-                    tools::number_text(factor->value, 4) +
-                    " times the baseline's: it is normalised or scaled otherwise",
-                {"nothing before it differs"}};
+  return Cause{"scaled-input",
+               given.slot + " of " + tools::module_text(given.scope) + " is " +
+                   tools::number_text(factor->value, 4) +
+                   " times the baseline's: it is normalised or scaled otherwise",
+               {"nothing before it differs"}};
 }
 
 /// Whether two tensors have the same numbers in another order, as far as their sums and extremes tell.
@@ -221,17 +221,17 @@ bool are_permuted(const SideReport& base, const SideReport& cand) {
          near(a.mean, b.mean) && near(a.l2, b.l2) && near(a.std, b.std);
 }
 
-std::optional<Reason> by_order(const DiffResult& result) {
+std::optional<Cause> by_order(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.phase != Phase::kData || !are_permuted(root.base, root.cand)) return std::nullopt;
-  return Reason{"order",
-                root.slot + " of " + tools::module_text(root.scope) +
-                    " has the same numbers in another order",
-                {"sum, norm and extremes of the first value that differs are equal"}};
+  return Cause{"order",
+               root.slot + " of " + tools::module_text(root.scope) +
+                   " has the same numbers in another order",
+               {"sum, norm and extremes of the first value that differs are equal"}};
 }
 
 /// Numbers are drawn from a generator in another state: initial weights, data, dropout.
-std::optional<Reason> by_generator(const DiffResult& result) {
+std::optional<Cause> by_generator(const DiffResult& result) {
   const RootReport& root = *result.root;
   const bool draws = root.weights_differ || root.record.phase == Phase::kData ||
                      (root.record.phase == Phase::kForward && draws_random_numbers(root));
@@ -241,41 +241,43 @@ std::optional<Reason> by_generator(const DiffResult& result) {
                            : root.record.phase == Phase::kData
                                ? "the first value that differs is data"
                                : "the first value that differs is made of random numbers";
-  return Reason{"generator", fact_text(*fact), {what}};
+  return Cause{"generator", fact_text(*fact), {what}};
 }
 
-std::optional<Reason> by_code(const DiffResult& result) {
+std::optional<Cause> by_code(const DiffResult& result) {
   const CodePlace& code = result.root->code;
   if (result.root->record.phase == Phase::kOptimizer) {
     const auto fact = std::ranges::find_if(result.facts, [](const FactDifference& one) {
       return one.kind == FactKind::kCode && !one.scope.empty();
     });
     if (fact == result.facts.end()) return std::nullopt;
-    return Reason{
+    return Cause{
         "code", fact_text(*fact), {"an optimizer is of this class", update_evidence(*result.root)}};
   }
   if (!code.changed) return std::nullopt;
-  return Reason{"code", code_text(code), {"the first value that differs is of this class"}};
+  return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
 }
 
-std::optional<Reason> by_region(const DiffResult& result) {
+std::optional<Cause> by_region(const DiffResult& result) {
   const RegionPlace& region = result.root->region;
   if (region.name.empty() || !region.border_equal) return std::nullopt;
-  return Reason{"compiled-region",
-                "compiled region " + region.name + " computes otherwise",
-                {"all values that it took agree"}};
+  return Cause{"compiled-region",
+               "compiled region " + region.name + " computes otherwise",
+               {"all values that it took agree"}};
 }
 
 }  // namespace
 
-std::optional<Reason> probable_reason(const DiffResult& result) {
-  if (!result.root || result.cause) return std::nullopt;
+std::optional<Cause> probable_cause(const DiffResult& result) {
+  if (!result.root) return std::nullopt;
+  if (auto found = find_cause(*result.root, result.base_findings, result.cand_findings))
+    return Cause{.rule = "finding", .text = {}, .evidence = {}, .finding = std::move(found)};
   constexpr std::array kRules = {
       by_known_setting,     by_write, by_module_setting,  by_shared_weight,
       by_optimizer_setting, by_type,  by_scaled_input,    by_order,
       by_generator,         by_code,  by_optimizer_state, by_region};
   for (const auto rule : kRules) {
-    if (auto reason = rule(result)) return reason;
+    if (auto cause = rule(result)) return cause;
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file rules.h
-/// Names the probable cause of a divergence, by rules over what both runs recorded.
+/// Names the probable cause of a divergence: a finding, or by rules over what both runs recorded.
 ///
 /// A rule joins the root to something else that differs: a setting, code, a type, a random generator.
 /// It is silent unless the root's place fits. How often each rule was right: docs/calibration.md.
@@ -11,8 +11,8 @@
 
 namespace convtrace::diff {
 
-/// @param result  with its root, facts and `cause` decided. @return the first rule's reason that
-/// fits; nullopt if there is no root or none fits.
-[[nodiscard]] std::optional<Reason> probable_reason(const DiffResult& result);
+/// @param result  with its root and facts decided. @return a finding that explains the root, else what
+/// the first rule that fits says; nullopt if there is no root or none fits.
+[[nodiscard]] std::optional<Cause> probable_cause(const DiffResult& result);
 
 }  // namespace convtrace::diff

@@ -87,6 +87,10 @@ bool trains(const StepRecords& step) {
   return step.values.empty() || std::ranges::any_of(step.values, is_of_training);
 }
 
+std::string path_in(std::string_view module, std::string_view name) {
+  return std::string(module) + (module.empty() ? "" : ".") + std::string(name);
+}
+
 bool is_inside(std::string_view path, std::string_view outer) {
   if (path.size() <= outer.size() || !path.starts_with(outer)) return false;
   return outer.empty() || path[outer.size()] == '.';

@@ -84,6 +84,9 @@ struct StepRecords;
 /// step of its own.
 [[nodiscard]] bool trains(const StepRecords& step);
 
+/// @return the path of what a module holds: "fc1.weight", or the name alone for the root module.
+[[nodiscard]] std::string path_in(std::string_view module, std::string_view name);
+
 /// Whether a module lies inside another one, by their paths.
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
 

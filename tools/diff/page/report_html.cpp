@@ -97,12 +97,11 @@ class HtmlReport {
     const std::vector<std::string> differ = differences();
     if (result_.cause || root_ || !differ.empty()) {
       out_ << "<section>\n";
-      const bool known = result_.cause || result_.reason;
-      out_.heading(known ? "Probable cause" : "What happened", "cause");
+      out_.heading(result_.cause ? "Probable cause" : "What happened", "cause");
       if (result_.cause) cause(*result_.cause);
-      if (result_.reason) reason(*result_.reason);
       if (root_) {
-        out_.paragraph((known ? "The root: " : "") + quote_markup(root_sentence(*result_.root)));
+        out_.paragraph((result_.cause ? "The root: " : "") +
+                       quote_markup(root_sentence(*result_.root)));
         root_->differences();
       }
       for (const std::string& html : differ) out_.paragraph(html);
@@ -121,12 +120,13 @@ class HtmlReport {
     out_ << "</div>\n";
   }
 
-  void reason(const Reason& reason) {
-    out_.paragraph("<b>" + escape_markup(reason.text) + "</b>");
-    for (const std::string& one : reason.evidence) out_.paragraph(escape_markup(one));
-  }
-
-  void cause(const Cause& cause) {
+  void cause(const Cause& probable) {
+    if (!probable.finding) {
+      out_.paragraph("<b>" + escape_markup(probable.text) + "</b>");
+      for (const std::string& one : probable.evidence) out_.paragraph(escape_markup(one));
+      return;
+    }
+    const FindingCause& cause = *probable.finding;
     out_.paragraph("<b>" + quote_markup(finding_title(cause.finding, cause.in_cand)) + "</b>");
     finding_body(cause.finding);
     const auto& findings = cause.in_cand ? result_.cand_findings : result_.base_findings;
@@ -145,7 +145,7 @@ class HtmlReport {
     for (const FactDifference& fact : result_.facts) {
       const std::string text = fact_text(fact);
       if (items.size() == kNamed) break;
-      if (result_.reason && result_.reason->text == text) continue;  // it was just said
+      if (result_.cause && result_.cause->text == text) continue;  // it was just said
       items.push_back("<a href=\"#facts\">The programs differ</a>: " + escape_markup(text));
     }
     const auto& entries = result_.preflight;

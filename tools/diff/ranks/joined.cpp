@@ -5,7 +5,6 @@
 
 #include "tools/common/complaints.h"
 #include "tools/common/text.h"
-#include "tools/diff/cause/finding_cause.h"
 #include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/cause/rules.h"
 #include "tools/diff/facts/preflight.h"
@@ -198,14 +197,12 @@ const format::TraceMeta& Joined::meta_of(uint32_t rank, bool in_cand) const {
 }
 
 void Joined::find_cause() {
-  result_.cause = diff::find_cause(*result_.root, result_.base_findings, result_.cand_findings);
-  if (result_.cause) {
-    const auto meta = [this](uint32_t rank) -> const format::TraceMeta& {
-      return meta_of(rank, result_.cause->in_cand);
-    };
-    name_frames(result_.cause->finding, meta);
-  }
-  result_.reason = probable_reason(result_);
+  result_.cause = probable_cause(result_);
+  if (!result_.cause || !result_.cause->finding) return;
+  FindingCause& found = *result_.cause->finding;
+  name_frames(found.finding, [&](uint32_t rank) -> const format::TraceMeta& {
+    return meta_of(rank, found.in_cand);
+  });
 }
 
 bool Joined::has_entry(std::string_view name) const {

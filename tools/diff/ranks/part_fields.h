@@ -203,12 +203,11 @@ void packed(Is<ReplicaSums> auto& x, auto& visit) {
 }
 /// What is decided about all ranks is left out.
 void packed(Is<DiffResult> auto& x, auto& visit) {
-  auto& [base_path, cand_path, verdict, why_not_comparable, root, cause, reason,
-         first_bit_difference, carried, hidden, births, waived, exact, why_exact, bits_known,
-         bits_unknown, counts, values, launches, steps, replicas, alias_patterns, summaries,
-         step_offset, preflight, facts, renamed, one_sided, other_forms, allowance, base_findings,
-         cand_findings, incomplete, unread, ranks, base_command, cand_command, noise_given,
-         wholes] = x;
+  auto& [base_path, cand_path, verdict, why_not_comparable, root, cause, first_bit_difference,
+         carried, hidden, births, waived, exact, why_exact, bits_known, bits_unknown, counts,
+         values, launches, steps, replicas, alias_patterns, summaries, step_offset, preflight,
+         facts, renamed, one_sided, other_forms, allowance, base_findings, cand_findings,
+         incomplete, unread, ranks, base_command, cand_command, noise_given, wholes] = x;
   visit(root, first_bit_difference, carried, hidden, births, waived, exact, why_exact, bits_known,
         bits_unknown, counts, values, launches, steps, alias_patterns, summaries, step_offset,
         preflight, renamed, one_sided, other_forms, allowance, base_findings, cand_findings,

@@ -332,9 +332,11 @@ Json facts_json(const std::vector<FactDifference>& facts) {
 
 /// What probably made the runs diverge: a finding with all that is known of it, or what a rule says.
 Json cause_json(const DiffResult& result) {
-  if (result.cause) {
-    const Cause& cause = *result.cause;
-    Json json = {{"rule", "finding"},
+  if (!result.cause) return {};
+  const auto& [rule, text, evidence, finding] = *result.cause;
+  if (finding) {
+    const FindingCause& cause = *finding;
+    Json json = {{"rule", rule},
                  {"text", finding_title(cause.finding, cause.in_cand)},
                  {"evidence", Json::array({cause.finding.message})}};
     json.update(finding_json(cause.finding));
@@ -342,10 +344,7 @@ Json cause_json(const DiffResult& result) {
     json["same_memory"] = cause.same_memory;
     return json;
   }
-  if (!result.reason) return Json();
-  return {{"rule", result.reason->rule},
-          {"text", result.reason->text},
-          {"evidence", result.reason->evidence}};
+  return {{"rule", rule}, {"text", text}, {"evidence", evidence}};
 }
 
 }  // namespace

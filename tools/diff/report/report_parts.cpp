@@ -307,7 +307,7 @@ std::string phase_text(const DiffResult& result) {
   if (result.root->made_by)
     return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));
-  if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.reason &&
+  if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.cause &&
       result.root->weights != Shown::kEqual)
     return step + meaning_of_root(*result.root) +
            ": look at weights that no optimizer sets (a target network, an average)";
@@ -443,10 +443,10 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
   return text;
 }
 
-std::string reason_text(const DiffResult& result) {
-  if (!result.reason) return "";
-  std::string text = escape_text(result.reason->text);
-  for (const std::string& one : result.reason->evidence) text += " (" + escape_text(one) + ')';
+std::string cause_text(const DiffResult& result) {
+  if (!result.cause || result.cause->finding) return "";
+  std::string text = escape_text(result.cause->text);
+  for (const std::string& one : result.cause->evidence) text += " (" + escape_text(one) + ')';
   return text;
 }
 

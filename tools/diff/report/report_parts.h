@@ -114,8 +114,8 @@ struct StepRow {
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
 
 /// What probably made the runs diverge, and what joins it to the root: "LayerNorm eps: 1e-05 | 1e-06
-/// in h.*.ln (the first value that differs is of this module)"; "" if no rule fits.
-[[nodiscard]] std::string reason_text(const DiffResult& result);
+/// in h.*.ln (the first value that differs is of this module)"; "" if no rule fits, or a finding does.
+[[nodiscard]] std::string cause_text(const DiffResult& result);
 /// The verdict in one line.
 [[nodiscard]] std::string headline(const DiffResult& result);
 /// What to do if the runs could not be compared; empty if they could.

@@ -39,7 +39,7 @@ class TextReport {
                          : "31;1",
                   wrapped(headline(result_), terminal_.columns, 0, 2))
          << "\n";
-    line("cause  ", reason_text(result_), "1");
+    line("cause  ", cause_text(result_), "1");
     for (const std::string& text : advice(result_)) line("  ", text);
     const char* label = "rounding    ";
     for (const std::string& text : rounding_lines(result_)) {
@@ -114,8 +114,8 @@ class TextReport {
   }
 
   void cause() {
-    if (!result_.cause) return;
-    const Cause& cause = *result_.cause;
+    if (!result_.cause || !result_.cause->finding) return;
+    const FindingCause& cause = *result_.cause->finding;
     out_ << "\n";
     line("probable cause  ",
          finding_title(cause.finding, cause.in_cand) +

@@ -284,18 +284,19 @@ struct RankReport {
 };
 
 /// The finding that probably caused the divergence.
-struct Cause {
+struct FindingCause {
   bool in_cand = true;
   FindingReport finding;
   size_t index = 0;          ///< of the finding, in its run
   bool same_memory = false;  ///< the finding is about the memory of the root
 };
 
-/// What probably made the runs diverge, if no finding did.
-struct Reason {
+/// What probably made the runs diverge.
+struct Cause {
   std::string rule;                   ///< its name in the JSON report
-  std::string text;                   ///< one line
+  std::string text;                   ///< one line; "" for a finding
   std::vector<std::string> evidence;  ///< what joins it to the root
+  std::optional<FindingCause> finding{};
 };
 
 /// Values that a run had and that convtrace could not read, by reason.
@@ -317,7 +318,6 @@ struct DiffResult {
   std::string why_not_comparable;
   std::optional<RootReport> root;
   std::optional<Cause> cause;
-  std::optional<Reason> reason;  ///< only without `cause`
   std::optional<RootReport> first_bit_difference;
   Carried carried;  ///< of all ranks
   std::optional<Hidden> hidden;

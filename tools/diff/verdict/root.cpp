@@ -168,12 +168,11 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
                  RootReport& root) {
   const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);
   if (named == nullptr) return;
-  const std::string scope = reporter.text(named->key.scope);
   const bool is_gradient = named->kind == SlotKind::kGrad;
   root.known_as = std::string(is_gradient                       ? "the gradient of "
                               : named->kind == SlotKind::kParam ? "parameter "
                                                                 : "buffer ") +
-                  (scope.empty() ? "" : scope + '.') + reporter.text(named->tensor);
+                  path_in(reporter.text(named->key.scope), reporter.text(named->tensor));
   if (!is_gradient) return;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     if (&pair.base_of(m) != named) continue;
