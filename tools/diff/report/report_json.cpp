@@ -46,15 +46,19 @@ Json elements_json(const ElementReport& e) {
   return json;
 }
 
+/// Where a value, or a finding, is.
+Json place_json(const auto& place) {
+  return {{"rank", place.rank},
+          {"step", step_json(place.step)},
+          {"phase", to_string(place.phase)},
+          {"scope", place.scope},
+          {"call", place.call},
+          {"slot", place.slot},
+          {"op", text_or_null(place.op)}};
+}
+
 Json record_json(const RecordReport& record, const Comparison& numbers) {
-  Json json;
-  json["rank"] = record.rank;
-  json["step"] = step_json(record.step);
-  json["phase"] = to_string(record.phase);
-  json["scope"] = record.scope;
-  json["call"] = record.call;
-  json["slot"] = record.slot;
-  json["op"] = text_or_null(record.op);
+  Json json = place_json(record);
   json["kernel"] = text_or_null(record.kernel);
   json["class"] = to_string(record.comparison.verdict);
   json["base"] = side_json(record.base);
@@ -76,16 +80,10 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
 
 Json one_sided_json(const OneSided& one_sided) {
   if (one_sided.count == 0) return {};
-  const RecordReport& first = one_sided.first;
-  return {{"count", one_sided.count},
-          {"in", one_sided.in_cand ? "cand" : "base"},
-          {"rank", first.rank},
-          {"step", step_json(first.step)},
-          {"phase", to_string(first.phase)},
-          {"scope", first.scope},
-          {"call", first.call},
-          {"slot", first.slot},
-          {"op", text_or_null(first.op)}};
+  Json json = place_json(one_sided.first);
+  json["count"] = one_sided.count;
+  json["in"] = one_sided.in_cand ? "cand" : "base";
+  return json;
 }
 
 Json region_json(const RegionPlace& region) {
@@ -168,15 +166,9 @@ Json root_json(const std::optional<RootReport>& root) {
 }
 
 Json finding_json(const FindingReport& finding) {
-  Json json;
+  Json json = place_json(finding);
   json["kind"] = to_string(finding.kind);
   json["level"] = to_string(finding.level);
-  json["rank"] = finding.rank;
-  json["step"] = step_json(finding.step);
-  json["phase"] = to_string(finding.phase);
-  json["scope"] = finding.scope;
-  json["call"] = finding.call;
-  json["op"] = text_or_null(finding.op);
   json["kernel"] = text_or_null(finding.kernel);
   json["slot"] = text_or_null(finding.slot);
   json["other"] = text_or_null(finding.other);
@@ -217,14 +209,9 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
     Json root;
     if (rank.root) {
       const RecordReport& record = rank.root->record;
-      root = {{"step", step_json(record.step)},
-              {"phase", to_string(record.phase)},
-              {"scope", record.scope},
-              {"call", record.call},
-              {"slot", record.slot},
-              {"op", text_or_null(record.op)},
-              {"kernel", text_or_null(record.kernel)},
-              {"class", to_string(record.comparison.verdict)}};
+      root = place_json(record);
+      root["kernel"] = text_or_null(record.kernel);
+      root["class"] = to_string(record.comparison.verdict);
     }
     list.push_back({{"rank", rank.rank},
                     {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
@@ -237,17 +224,9 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
 
 Json carried_json(const Carried& carried) {
   if (!carried.first) return {};
-  const RecordReport& first = *carried.first;
   return {{"count", carried.count},
           {"largest", tools::json_number(carried.largest)},
-          {"first",
-           {{"rank", first.rank},
-            {"step", step_json(first.step)},
-            {"phase", to_string(first.phase)},
-            {"scope", first.scope},
-            {"call", first.call},
-            {"slot", first.slot},
-            {"op", text_or_null(first.op)}}}};
+          {"first", place_json(*carried.first)}};
 }
 
 Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
