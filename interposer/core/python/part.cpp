@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interposer/core/python/surrounded.h"
+#include "interposer/core/python/tracebacks.h"
 
 namespace convtrace::python {
 namespace {
@@ -30,7 +31,9 @@ PyObject* entry(PyObject* self, PyObject* const* args, Py_ssize_t given) noexcep
   } catch (const std::exception&) {
     api.PyErr_NoMemory();
   }
-  return path->fail("values") ? none().release() : nullptr;
+  if (path->fail("values")) return none().release();
+  hide_frames();
+  return nullptr;
 }
 
 PyMethodDef functions[] = {
@@ -84,6 +87,7 @@ PyObject* make_part(PyObject* config, const Port& port) noexcept {
   try {
     auto path = std::make_unique<HotPath>(port);
     if (!path->configure(config)) return nullptr;
+    hide_frames_by(api.PyDict_GetItemString(config, "hide"));
     learn_frames(config, port);
     const Ref capsule(api.PyCapsule_New(path.get(), kCapsule, destroy));
     if (!capsule) return nullptr;

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "interposer/core/python/tracebacks.h"
+
 namespace convtrace::python {
 namespace {
 
@@ -37,7 +39,7 @@ void ended_by_error(const Ref& after, const Ref& state) {
   }
 }
 
-PyObject* surround(const Surrounded& of, PyObject* args, PyObject* named) {
+PyObject* run(const Surrounded& of, PyObject* args, PyObject* named) {
   const Ref original = Ref::to(of.original), before = Ref::to(of.before),
             after = Ref::to(of.after);  // which the call may change
   const Ref state = call(before.get(), {args, named != nullptr ? named : api._Py_NoneStruct});
@@ -50,6 +52,12 @@ PyObject* surround(const Surrounded& of, PyObject* args, PyObject* named) {
   }
   return call(after.get(), {state.get(), result.get(), api._Py_FalseStruct}) ? result.release()
                                                                              : nullptr;
+}
+
+PyObject* surround(const Surrounded& of, PyObject* args, PyObject* named) {
+  PyObject* const result = run(of, args, named);
+  if (result == nullptr) hide_frames();
+  return result;
 }
 
 /// `self` of a builtin is the original's, its module: pickle finds the function by it.

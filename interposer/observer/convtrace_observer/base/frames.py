@@ -24,6 +24,26 @@ def hide(error):
     signals.set_traceback(error, traceback)
 
 
+def hide_all(error):
+    """Takes our frames out of the traceback of an error that leaves the observer: of a handler of a signal, which may run
+    anywhere in it.
+    @return the traceback"""
+    first = last = None
+    traceback = signals.traceback_of(error)
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
+            if last is None:
+                first = traceback
+            elif last.tb_next is not traceback:
+                last.tb_next = traceback
+            last = traceback
+        traceback = traceback.tb_next
+    if last is not None and last.tb_next is not None:
+        last.tb_next = None
+    signals.set_traceback(error, first)
+    return first
+
+
 _known = {}  # code as it was compiled -> code of the frames
 
 

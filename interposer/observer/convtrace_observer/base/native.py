@@ -5,7 +5,7 @@ Python than CPython, without a GIL, with a torch that lacks something they read.
 import collections
 import sys
 
-from . import storage_numbers
+from . import frames, storage_numbers
 
 _KNOWN_FRAMES = 3  # Engine.make_functions, choose, Observer.__init__: functions of Python that call one another
 NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "sweep", "operands", "ask", "forget", "end", "surrounded")
@@ -54,7 +54,7 @@ def _config(torch, reader):
         "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None), "is_cow": getattr(torch._C, "_is_cow_tensor", None),
         "data_address": address, "has_modes": modes, "unobserved": reader.unobserved,
         "is_leaf": reader.is_leaf, "ordered_dict": collections.OrderedDict, "storage_ids": storage_numbers.count,
-        "frames": _known_frames,
+        "frames": _known_frames, "hide": frames.hide_all,
     }
 
 

@@ -128,11 +128,15 @@ class Optimizers:
         if observer.is_compiling():
             return
         try:
-            thread = observer.threads.state
-            if observer.begin(thread):
-                self._began(thread, optimizer, args, kwargs)
-        except Exception as error:
-            observer.failed("optimizer pre hook", error)
+            try:
+                thread = observer.threads.state
+                if observer.begin(thread):
+                    self._began(thread, optimizer, args, kwargs)
+            except Exception as error:
+                observer.failed("optimizer pre hook", error)
+        except BaseException as error:
+            frames.hide_all(error)
+            raise
 
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
@@ -200,9 +204,13 @@ class Optimizers:
         if observer.is_compiling():
             return
         try:
-            self._ended(observer.threads.state, optimizer)
-        except Exception as error:
-            observer.failed("optimizer post hook", error)
+            try:
+                self._ended(observer.threads.state, optimizer)
+            except Exception as error:
+                observer.failed("optimizer post hook", error)
+        except BaseException as error:
+            frames.hide_all(error)
+            raise
 
     @spent.sampled
     def _ended(self, thread, optimizer):
