@@ -97,6 +97,20 @@ bool NanStories::is_bad(const Passed& value) const {
          !leaves_unwritten(names_.text(value.op));
 }
 
+bool NanStories::is_unwritten(std::span<const Passed> step, size_t value) const {
+  const Passed& weight = step[value];
+  if (weight.kind != SlotKind::kParam || weight.place.phase != Phase::kForward) return false;
+  bool used = false;
+  for (const Passed& one : step.subspan(value + 1)) {
+    if (one.place.scope != weight.place.scope) continue;
+    if (one.slot == weight.slot) return !is_bad(one);
+    if (one.kind != SlotKind::kOutput || !one.of_module()) continue;
+    if (!one.measured || is_bad(one)) return false;
+    used = true;
+  }
+  return used;
+}
+
 /// A value of which the hash alone is recorded is as another one with its bytes.
 std::optional<MadeBy> NanStories::maker_of(std::span<const Passed> step, size_t value) const {
   std::unordered_map<uint64_t, Health> by_hash;
@@ -117,7 +131,7 @@ std::vector<NanStory> NanStories::see(std::span<const Passed> step) {
   std::optional<size_t> data;
   std::vector<size_t> all;
   for (size_t i = 0; i < step.size(); ++i) {
-    if (!is_bad(step[i])) continue;
+    if (!is_bad(step[i]) || is_unwritten(step, i)) continue;
     if (step[i].place.phase == Phase::kData) {
       if (!data) data = i;
     } else if (step[i].place.phase == Phase::kBackward && scaled_) {

@@ -106,6 +106,26 @@ TEST_CASE("check nan: masks, unwritten memory and hashes are silent", "[check][n
   CHECK(silent(hashed, "nan"));
 }
 
+TEST_CASE("check nan: a weight that its module writes in its first call", "[check][nan]") {
+  Training written = training(3);
+  StatsSpec garbage = written.at(0, "fc1", "param:weight");
+  garbage.phase = Phase::kForward;
+  garbage.values[1] = kNan;
+  written.before(0, "fc1", "output:0", garbage);
+  CHECK(silent(written, "nan"));
+
+  Training looked = written;  // the optimizer steps later
+  looked.erase(0, "fc1", "param:weight", Phase::kOptimizer);
+  CHECK(silent(looked, "nan"));
+  looked.at(0, "fc1", "output:0").values[0] = kNan;
+  CHECK(found(checked(looked, {"nan"})) ==
+        List{{"nan", Severity::kError, 0, "fc1", "param:weight"}});
+
+  Training kept = written;
+  kept.at(0, "fc1", "param:weight", Phase::kOptimizer).values[1] = kNan;
+  CHECK(found(checked(kept, {"nan"})) == List{{"nan", Severity::kError, 0, "fc1", "param:weight"}});
+}
+
 TEST_CASE("check nan: of the data it is a hint, or the origin", "[check][nan]") {
   Training missing = training(4);
   for (const uint32_t step : {1U, 2U}) missing.at(step, "", "input:0").values[5] = kNan;
