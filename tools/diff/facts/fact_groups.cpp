@@ -42,17 +42,8 @@ std::string python_module(std::string_view file) {
 }  // namespace
 
 std::string_view to_string(FactKind value) {
-  switch (value) {
-    case FactKind::kModule:
-      return "module";
-    case FactKind::kOptimizer:
-      return "optimizer";
-    case FactKind::kGenerator:
-      return "generator";
-    case FactKind::kCode:
-      return "code";
-  }
-  return "unknown";
+  constexpr std::string_view kTexts[] = {"module", "optimizer", "generator", "code"};
+  return kTexts[static_cast<size_t>(value)];
 }
 
 std::map<std::string, std::string> parse_settings(std::string_view text) {

@@ -17,21 +17,9 @@ std::string listed(const std::vector<std::string>& parts, const std::string& bet
 }  // namespace
 
 std::string_view to_string(HowKnown value) {
-  switch (value) {
-    case HowKnown::kReturned:
-      return "returned";
-    case HowKnown::kWrote:
-      return "wrote";
-    case HowKnown::kOverwrote:
-      return "overwrote";
-    case HowKnown::kTaken:
-      return "taken";
-    case HowKnown::kOrder:
-      return "order";
-    case HowKnown::kBegin:
-      break;
-  }
-  return "begin";
+  constexpr std::string_view kTexts[] = {"returned", "wrote", "overwrote",
+                                         "taken",    "order", "begin"};
+  return kTexts[static_cast<size_t>(value)];
 }
 
 std::optional<Maker> MadeBy::place() const {

@@ -31,176 +31,59 @@ inline constexpr size_t kValues<format::Device::Type> = 3;
 template <typename T, typename U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
+/// All members of a type, in their order.
+#define CONVTRACE_PACKED(type, ...)            \
+  void packed(Is<type> auto& x, auto& visit) { \
+    auto& [__VA_ARGS__] = x;                   \
+    visit(__VA_ARGS__);                        \
+  }
+
 void packed(Is<format::Scalar> auto& x, auto& visit) { visit(x.bits); }
 void packed(Is<format::WideScalar> auto& x, auto& visit) { visit(x.lo, x.hi); }
 void packed(Is<format::Sketch> auto& x, auto& visit) { visit(x.exponent, x.bucket); }
-void packed(Is<format::Stats> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
-}
-void packed(Is<format::Device> auto& x, auto& visit) {
-  auto& [type, index] = x;
-  visit(type, index);
-}
-void packed(Is<format::ValueId> auto& x, auto& visit) {
-  auto& [storage, offset, generation, version] = x;
-  visit(storage, offset, generation, version);
-}
-void packed(Is<format::TraceMeta> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k);
-}
-void packed(Is<TraceFile> auto& x, auto& visit) {
-  auto& [path, meta, events] = x;
-  visit(path, meta, events);
-}
-void packed(Is<Comparison> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m);
-}
-void packed(Is<Histogram> auto& x, auto& visit) {
-  auto& [low, high, base, cand] = x;
-  visit(low, high, base, cand);
-}
-void packed(Is<ElementReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-}
-void packed(Is<SideReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l);
-}
-void packed(Is<RecordReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-}
-void packed(Is<OneSidedGroup> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i] = x;
-  visit(a, b, c, d, e, f, g, h, i);
-}
-void packed(Is<OneSided> auto& x, auto& visit) {
-  auto& [count, in_cand, first] = x;
-  visit(count, in_cand, first);
-}
-void packed(Is<OtherForm> auto& x, auto& visit) {
-  auto& [first, values] = x;
-  visit(first, values);
-}
-void packed(Is<Carried> auto& x, auto& visit) {
-  auto& [count, first, largest, largest_forward] = x;
-  visit(count, first, largest, largest_forward);
-}
-void packed(Is<Allowance> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f] = x;
-  visit(a, b, c, d, e, f);
-}
-void packed(Is<FlowStep> auto& x, auto& visit) {
-  auto& [value, as, by_order] = x;
-  visit(value, as, by_order);
-}
-void packed(Is<DataFlow> auto& x, auto& visit) {
-  auto& [sources, consumers, more_sources, more_consumers] = x;
-  visit(sources, consumers, more_sources, more_consumers);
-}
-void packed(Is<CodePlace> auto& x, auto& visit) {
-  auto& [module_class, qualified_class, forward, call, changed, generated] = x;
-  visit(module_class, qualified_class, forward, call, changed, generated);
-}
-void packed(Is<GeneratedCall> auto& x, auto& visit) {
-  auto& [kernel, nodes, line, drops_view, region] = x;
-  visit(kernel, nodes, line, drops_view, region);
-}
-void packed(Is<RegionCall> auto& x, auto& visit) {
-  auto& [scope, op, kernel, unchanged] = x;
-  visit(scope, op, kernel, unchanged);
-}
-void packed(Is<RegionPlace> auto& x, auto& visit) {
-  auto& [name, border_equal, calls] = x;
-  visit(name, border_equal, calls);
-}
-void packed(Is<Hidden> auto& x, auto& visit) {
-  auto& [step, decides] = x;
-  visit(step, decides);
-}
-void packed(Is<UpdateCount> auto& x, auto& visit) {
-  auto& [wrong, all] = x;
-  visit(wrong, all);
-}
-void packed(Is<Holder> auto& x, auto& visit) {
-  auto& [in_cand, rank] = x;
-  visit(in_cand, rank);
-}
-void packed(Is<ScalarFactor> auto& x, auto& visit) {
-  auto& [value, calls] = x;
-  visit(value, calls);
-}
-void packed(Is<Aligned> auto& x, auto& visit) {
-  auto& [matched, base, cand] = x;
-  visit(matched, base, cand);
-}
-void packed(Is<Maker> auto& x, auto& visit) {
-  auto& [scope, op, slot, call, in_no_module, own_code] = x;
-  visit(scope, op, slot, call, in_no_module, own_code);
-}
-void packed(Is<MadeBy> auto& x, auto& visit) {
-  auto& [how, receiver, makers, around] = x;
-  visit(how, receiver, makers, around);
-}
-void packed(Is<RootReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-         offset, written, known, made_of, factor, weights, inside, of_parameters, unclipped,
-         writes] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y, z, before, earlier,
-        offset, written, known, made_of, factor, weights, inside, of_parameters, unclipped, writes);
-}
-void packed(Is<RankReport> auto& x, auto& visit) {
-  auto& [rank, values, root, received] = x;
-  visit(rank, values, root, received);
-}
-void packed(Is<FindingReport> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
-}
-void packed(Is<Findings> auto& x, auto& visit) {
-  auto& [list, count, errors] = x;
-  visit(list, count, errors);
-}
-void packed(Is<Unread> auto& x, auto& visit) {
-  auto& [reason, base, cand] = x;
-  visit(reason, base, cand);
-}
-void packed(Is<StepOffset> auto& x, auto& visit) {
-  auto& [steps, why, counted] = x;
-  visit(steps, why, counted);
-}
-void packed(Is<PreflightEntry> auto& x, auto& visit) {
-  auto& [name, base, cand] = x;
-  visit(name, base, cand);
-}
-void packed(Is<FactDifference> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i, j, k, l] = x;
-  visit(a, b, c, d, e, f, g, h, i, j, k, l);
-}
-void packed(Is<FactState> auto& x, auto& visit) {
-  auto& [all, places, generated, optimizers] = x;
-  visit(all, places, generated, optimizers);
-}
-void packed(Is<RenamedModule> auto& x, auto& visit) {
-  auto& [base, cand, confidence] = x;
-  visit(base, cand, confidence);
-}
-void packed(Is<AliasDifference> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h, i] = x;
-  visit(a, b, c, d, e, f, g, h, i);
-}
-void packed(Is<StepSummary> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h] = x;
-  visit(a, b, c, d, e, f, g, h);
-}
-void packed(Is<ReplicaSums> auto& x, auto& visit) {
-  auto& [step, weights, gradients] = x;
-  visit(step, weights, gradients);
-}
+CONVTRACE_PACKED(format::Stats, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
+CONVTRACE_PACKED(format::Device, type, index)
+CONVTRACE_PACKED(format::ValueId, storage, offset, generation, version)
+CONVTRACE_PACKED(format::TraceMeta, a, b, c, d, e, f, g, h, i, j, k)
+CONVTRACE_PACKED(TraceFile, path, meta, events)
+CONVTRACE_PACKED(Comparison, a, b, c, d, e, f, g, h, i, j, k, l, m)
+CONVTRACE_PACKED(Histogram, low, high, base, cand)
+CONVTRACE_PACKED(ElementReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+CONVTRACE_PACKED(SideReport, a, b, c, d, e, f, g, h, i, j, k, l)
+CONVTRACE_PACKED(RecordReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+CONVTRACE_PACKED(OneSidedGroup, a, b, c, d, e, f, g, h, i)
+CONVTRACE_PACKED(OneSided, count, in_cand, first)
+CONVTRACE_PACKED(OtherForm, first, values)
+CONVTRACE_PACKED(Carried, count, first, largest, largest_forward)
+CONVTRACE_PACKED(Allowance, a, b, c, d, e, f)
+CONVTRACE_PACKED(FlowStep, value, as, by_order)
+CONVTRACE_PACKED(DataFlow, sources, consumers, more_sources, more_consumers)
+CONVTRACE_PACKED(CodePlace, module_class, qualified_class, forward, call, changed, generated)
+CONVTRACE_PACKED(GeneratedCall, kernel, nodes, line, drops_view, region)
+CONVTRACE_PACKED(RegionCall, scope, op, kernel, unchanged)
+CONVTRACE_PACKED(RegionPlace, name, border_equal, calls)
+CONVTRACE_PACKED(Hidden, step, decides)
+CONVTRACE_PACKED(UpdateCount, wrong, all)
+CONVTRACE_PACKED(Holder, in_cand, rank)
+CONVTRACE_PACKED(ScalarFactor, value, calls)
+CONVTRACE_PACKED(Aligned, matched, base, cand)
+CONVTRACE_PACKED(Maker, scope, op, slot, call, in_no_module, own_code)
+CONVTRACE_PACKED(MadeBy, how, receiver, makers, around)
+CONVTRACE_PACKED(RootReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y,
+                 z, before, earlier, offset, written, known, made_of, factor, weights, inside,
+                 of_parameters, unclipped, writes)
+CONVTRACE_PACKED(RankReport, rank, values, root, received)
+CONVTRACE_PACKED(FindingReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
+CONVTRACE_PACKED(Findings, list, count, errors)
+CONVTRACE_PACKED(Unread, reason, base, cand)
+CONVTRACE_PACKED(StepOffset, steps, why, counted)
+CONVTRACE_PACKED(PreflightEntry, name, base, cand)
+CONVTRACE_PACKED(FactDifference, a, b, c, d, e, f, g, h, i, j, k, l)
+CONVTRACE_PACKED(FactState, all, places, generated, optimizers)
+CONVTRACE_PACKED(RenamedModule, base, cand, confidence)
+CONVTRACE_PACKED(AliasDifference, a, b, c, d, e, f, g, h, i)
+CONVTRACE_PACKED(StepSummary, a, b, c, d, e, f, g, h)
+CONVTRACE_PACKED(ReplicaSums, step, weights, gradients)
 /// What is decided about all ranks is left out.
 void packed(Is<DiffResult> auto& x, auto& visit) {
   auto& [base_path, cand_path, verdict, why_not_comparable, root, cause, first_bit_difference,
@@ -213,9 +96,8 @@ void packed(Is<DiffResult> auto& x, auto& visit) {
         preflight, renamed, one_sided, other_forms, allowance, base_findings, cand_findings,
         incomplete, unread, ranks);
 }
-void packed(Is<RankPart> auto& x, auto& visit) {
-  auto& [a, b, c, d, e, f, g, h] = x;
-  visit(a, b, c, d, e, f, g, h);
-}
+CONVTRACE_PACKED(RankPart, a, b, c, d, e, f, g, h)
+
+#undef CONVTRACE_PACKED
 
 }  // namespace convtrace::diff

@@ -55,12 +55,7 @@ std::string one_sided_text(const RootReport& root) {
 std::vector<std::string> one_sided_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   std::vector<std::string> lines;
-  const std::vector<OneSidedFamily> all = families(result.one_sided);
-  for (const auto& [group, values, first_step, modules] : all) {
-    if (lines.size() == kSaid) {
-      lines.push_back(tools::count_text(all.size() - kSaid) + " more (--json)");
-      break;
-    }
+  for (const auto& [group, values, first_step, modules] : families(result.one_sided)) {
     std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
                        std::string(to_string(group.phase)) + ", " + scope_text(modules.pattern) +
                        ", ";
@@ -75,7 +70,7 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
     text += " from step " + (unknown ? "unknown" : std::to_string(first_step)) + " on)";
     lines.push_back(std::move(text));
   }
-  return lines;
+  return shortened(std::move(lines), kSaid);
 }
 
 std::vector<std::string> whole_lines(const DiffResult& result) {
@@ -93,17 +88,13 @@ std::vector<std::string> whole_lines(const DiffResult& result) {
         "nearer to the other run's than each of them");
   }
   for (const ApartValue& value : wholes.apart.list) {
-    if (lines.size() > kSaid) {
-      lines.push_back(tools::count_text(wholes.apart.list.size() - kSaid) + " more (--json)");
-      break;
-    }
     lines.push_back(
         "not compared: " + std::string(to_string(value.phase)) + ", " + scope_text(value.scope) +
         ", " + (value.op.empty() ? "" : "op " + escape_text(value.op) + ", ") +
         escape_text(value.slot) + ": " + value.why + " (" + tools::counted(value.values, "value") +
         " from step " + std::to_string(value.first_step) + " on)");
   }
-  return lines;
+  return shortened(std::move(lines), 1 + kSaid);
 }
 
 }  // namespace convtrace::diff

@@ -346,6 +346,14 @@ std::vector<std::string> replica_lines(const DiffResult& result) {
   return lines;
 }
 
+std::vector<std::string> shortened(std::vector<std::string> lines, size_t most) {
+  if (lines.size() <= most) return lines;
+  const std::string more = count_text(lines.size() - most) + " more (--json)";
+  lines.resize(most);
+  lines.push_back(more);
+  return lines;
+}
+
 std::vector<std::string> rank_lines(const DiffResult& result) {
   constexpr size_t kSaid = 8;
   if (result.ranks.size() < 2) return {};
@@ -359,26 +367,18 @@ std::vector<std::string> rank_lines(const DiffResult& result) {
   std::vector<std::string> lines = {count_text(parted.size()) + " of " +
                                     tools::counted(result.ranks.size(), "rank") + " diverged"};
   for (const RankReport* rank : parted) {
-    if (lines.size() > kSaid) {
-      lines.push_back(count_text(parted.size() - kSaid) + " more (--json)");
-      break;
-    }
     const RecordReport& record = rank->root->record;
     lines.push_back(place_text(record, true) + ", " + object_text(record) + " (" +
                     std::string(to_string(record.comparison.verdict)) +
                     (rank->received ? "; a collective brought it)" : ")"));
   }
-  return lines;
+  return shortened(std::move(lines), 1 + kSaid);
 }
 
 std::vector<std::string> alias_lines(const DiffResult& result) {
   constexpr size_t kSaid = 8;
   std::vector<std::string> lines;
   for (const AliasDifference& one : result.alias_patterns) {
-    if (lines.size() == kSaid) {
-      lines.push_back(count_text(result.alias_patterns.size() - kSaid) + " more (--json)");
-      break;
-    }
     lines.push_back("alias-pattern-differs: " + one.slot + " and " + one.other + " of " +
                     (one.op.empty() ? "kernel " + one.kernel : "op " + one.op) + " in " +
                     (one.scope.empty() ? "the root module" : one.scope) + " (" +
@@ -387,7 +387,7 @@ std::vector<std::string> alias_lines(const DiffResult& result) {
                     std::to_string(one.step) + " of rank " + std::to_string(one.rank) +
                     ", and never in the other run");
   }
-  return lines;
+  return shortened(std::move(lines), kSaid);
 }
 
 std::string match_text(const RecordReport& record) {

@@ -34,6 +34,8 @@ struct StatRow {
 /// Both statistics side by side, the hash last.
 [[nodiscard]] std::vector<StatRow> stat_rows(const RecordReport& record);
 
+/// @return the first `most` lines, and how many more there are.
+[[nodiscard]] std::vector<std::string> shortened(std::vector<std::string> lines, size_t most);
 /// Whether both runs recorded a value of which it is known that the root was made of it.
 [[nodiscard]] bool inputs_were_compared(const RootReport& root);
 /// One sentence about what happened at the root.

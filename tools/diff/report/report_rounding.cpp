@@ -180,17 +180,13 @@ std::vector<std::string> other_form_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   std::vector<std::string> lines;
   for (const OtherForm& form : result.other_forms) {
-    if (lines.size() == kSaid) {
-      lines.push_back(tools::count_text(result.other_forms.size() - kSaid) + " more (--json)");
-      break;
-    }
     const bool same = form.first.comparison.field == Field::kHash;
     lines.push_back(object_text(form.first) + ": " + (same ? "other numbers, " : "") +
                     type_text(form.first) + ", first at " +
                     place_text(form.first, result.ranks.size() > 1) + " (" +
                     tools::counted(form.values, "value") + "); what was made of it agrees");
   }
-  return lines;
+  return shortened(std::move(lines), kSaid);
 }
 
 std::vector<std::string> unread_lines(const DiffResult& result) {

@@ -8,21 +8,9 @@
 namespace convtrace::diff {
 
 std::string_view to_string(Verdict value) {
-  switch (value) {
-    case Verdict::kSame:
-      return "same";
-    case Verdict::kDiverged:
-      return "diverged";
-    case Verdict::kNotComparable:
-      return "not-comparable";
-    case Verdict::kFindings:
-      return "findings";
-    case Verdict::kIncomplete:
-      return "incomplete";
-    case Verdict::kCannotTell:
-      return "cannot-tell";
-  }
-  return "unknown";
+  constexpr std::string_view kTexts[] = {"same",     "diverged",   "not-comparable",
+                                         "findings", "incomplete", "cannot-tell"};
+  return kTexts[static_cast<size_t>(value)];
 }
 
 std::string more_writes_text(const RootReport& root) {
