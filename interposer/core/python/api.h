@@ -87,13 +87,10 @@ inline bool is_true(const PyObject* object) { return object == api._Py_TrueStruc
 inline Ref attribute(PyObject* object, PyObject* name) {
   return Ref(api.PyObject_GetAttr(object, name));
 }
-/// As attribute(), without a `__getattribute__` of the program. Modules of TorchScript have their own
-/// `__getattr__`.
+/// As attribute(), without code of the program. Null also for what a module of TorchScript has in C++, which
+/// base/__init__.py asks it for.
 inline Ref own_attribute(PyObject* object, PyObject* name) {
-  Ref found(api.PyObject_GenericGetAttr(object, name));
-  if (found) return found;
-  api.PyErr_Clear();
-  return attribute(object, name);
+  return Ref(api.PyObject_GenericGetAttr(object, name));
 }
 inline Ref number(uint64_t value) { return Ref(api.PyLong_FromUnsignedLongLong(value)); }
 /// @return the low 64 bits of an integer; all ones, with Python's error set, for null and for other

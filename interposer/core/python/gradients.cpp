@@ -208,7 +208,10 @@ Ref HotPath::owner_of(Work& work, PyObject* parameter, Py_ssize_t group, Py_ssiz
 HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children, Weights* weights) {
   const Ref below = own_attribute(module, modules_.get()),
             own = below ? own_attribute(module, module_parameters_.get()) : Ref();
-  if (!own) return Found::kFailed;
+  if (!own) {
+    api.PyErr_Clear();
+    return Found::kUnusual;  // a module of TorchScript, or one that was not set up
+  }
   const auto is_usual = [this](const Ref& all) {
     return all.get()->type == api.PyDict_Type || all.get()->type == ordered_dict_.get();
   };

@@ -114,10 +114,10 @@ bool HotPath::left(const Call& call, PyObject* output) {
   if (!captures) return true;
   if (!is_none(call.module)) {
     const Ref buffers = own_attribute(call.module, module_buffers_.get());
-    if (!buffers) return false;
-    // Another type, as a ScriptModule's, is left to Python.
+    if (!buffers) api.PyErr_Clear();
+    // What is not a dictionary, as a ScriptModule's, is left to Python.
     const bool is_empty =
-        buffers.get()->type == api.PyDict_Type && api.PyDict_Size(buffers.get()) == 0;
+        buffers && buffers.get()->type == api.PyDict_Type && api.PyDict_Size(buffers.get()) == 0;
     if (!is_empty && !work.leave([&](PyObject*) {
           return python::call(record_buffers_.get(),
                               {call.thread, call.entry, call.module, number(at.scope).get(),
@@ -135,10 +135,10 @@ Ref HotPath::entry_at(PyObject* module) {
   const Ref key(api.PyLong_FromVoidPtr(module));
   Ref entry = key ? Ref::to(api.PyDict_GetItemWithError(entries_.get(), key.get())) : Ref();
   if (!entry) return entry;
-  Ref token = own_attribute(module, token_.get());
+  const Ref token = own_attribute(module, token_.get());
   if (!token) {
     api.PyErr_Clear();
-    token = none();
+    return {};
   }
   return of_entry_.token.of(entry.get()) == token.get() ? std::move(entry) : Ref();
 }

@@ -12,12 +12,23 @@ def own(module, name):
     try:
         return object.__getattribute__(module, name)
     except AttributeError:  # a module of TorchScript asks what is in C++
-        return getattr(module, name)
+        asked = contents.found_in(type(module), "__getattr__")
+        if not _is_torchs(asked):
+            raise
+        return asked(module, name)
+
+
+def _is_torchs(function):
+    return type(function) is types.FunctionType and str(dict.get(function.__globals__, "__name__")).startswith("torch.")
 
 
 def held(module, name):
-    """@return [(name, value)] of what a module keeps its parameters, buffers or modules in, without code of the program"""
-    found = own(module, name)
+    """@return [(name, value)] of what a module keeps its parameters, buffers or modules in, without code of the program;
+    nothing of one that was not set up"""
+    try:
+        found = own(module, name)
+    except AttributeError:
+        return ()
     if issubclass(type(found), dict):
         return tuple(dict.items(found))
     return tuple(found.items()) if contents.module_of(type(found)).startswith("torch.") else ()  # TorchScript's
@@ -30,6 +41,6 @@ def mode_of(module, otherwise):
         return known
     found = contents.found_in(type(module), "training")
     asked = contents.found_in(type(module), "__getattr__") if found is None else found.fget if type(found) is property else None
-    if type(asked) is not types.FunctionType or not str(dict.get(asked.__globals__, "__name__")).startswith("torch."):
+    if not _is_torchs(asked):
         return otherwise  # the program's; that of torch's compiled module asks the original, that of TorchScript is in C++
     return getattr(module, "training", otherwise)

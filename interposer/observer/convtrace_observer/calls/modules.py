@@ -185,6 +185,8 @@ class ModuleCalls:
         @param gradients  whether they are switched on in the program; None: as they are now"""
         observer = self._observer
         entry = entry or observer.names.entry(module)
+        if entry is None and naming.token(module) is None:
+            return None  # no module, or one that was not set up: its call raises, mostly
         if thread.entry is not None:
             if entry is not None:  # which C++ did not find by the module's token
                 return None if thread.entry is entry.wrapper else entry

@@ -113,7 +113,10 @@ def spare_token(module):
 
 def _inner_name(module):
     """Name of the attribute that `module` only wraps, or None."""
-    children = own(module, "_modules")
+    try:
+        children = own(module, "_modules")
+    except AttributeError:  # it was not set up
+        return None
     if not issubclass(type(children), dict) or dict.keys(children).isdisjoint(_MARKS):
         return None
     name = next(name for name in _MARKS if dict.__contains__(children, name))
@@ -163,6 +166,8 @@ def _is_in(tree, entry):
 def _is_of(entry, module):
     """Whether an entry at a module's address is the module's. If so, it has the module's token afterwards, which C++ reads."""
     known = token(module)
+    if known is None:
+        return False  # it was not set up
     if entry.token is known:
         return True
     if entry.spare is None or entry.spare is not spare_token(module):

@@ -364,6 +364,49 @@ def parts():
     return model.module[0].weight.sum().item().hex(), sorted(COUNTS.items())
 
 
+class Unready(nn.Module):
+    """Has not called Module's __init__."""
+
+    def __init__(self):
+        pass
+
+    def __getattr__(self, name):
+        COUNTS[name] += 1
+        return super().__getattr__(name)
+
+    def forward(self, x):
+        return x
+
+
+class Holding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.unready = nn.Linear(3, 1), Unready()
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def unready():
+    """Trains beside such a module, and calls what is none, or not yet."""
+    torch.manual_seed(0)
+    model = Holding()
+    optimizer = torch.optim.SGD(model.linear.parameters(), 0.1)
+    COUNTS.clear()
+    said = collections.Counter()
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        for call in (lambda: nn.Module.__call__(5, 1), lambda: Unready()(1), lambda: object.__new__(nn.Linear)(1),
+                     lambda: nn.Sequential(Unready())(1)):
+            try:
+                call()
+            except AttributeError as error:
+                said[str(error)] += 1
+    return model.linear.weight.sum().item().hex(), sorted(COUNTS.items()), sorted(said.items())
+
+
 for name, make, read in cases():
     torch.manual_seed(0)
     COUNTS.clear()
@@ -378,4 +421,5 @@ for name, make, read in cases():
 for kind in Sharded, Wrapping, Raising, Owned:
     print(kind.__name__, *train(kind))
 print("parts", *parts())
+print("unready", *unready())
 train(torch.optim.SGD)
