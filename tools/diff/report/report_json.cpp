@@ -210,6 +210,7 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
     if (rank.root) {
       const RecordReport& record = rank.root->record;
       root = place_json(record);
+      root.erase("rank");
       root["kernel"] = text_or_null(record.kernel);
       root["class"] = to_string(record.comparison.verdict);
     }
