@@ -218,6 +218,27 @@ class States(Owners):
             (scope, "state:%s.slow" % name, "held, param:%s of %s" % (name, scope)) for scope in "024" for name in ("weight", "bias")
             if (scope, name) != ("4", "bias")})
 
+    def test_a_state_that_is_the_gradient(self):
+        class Momentum(torch.optim.Optimizer):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    buffer = self.state[one].setdefault("momentum_buffer", one.grad)
+                    if buffer is not one.grad:
+                        buffer.mul_(0.9).add_(one.grad)
+                    one.sub_(buffer, alpha=0.1)
+
+        for clears in False, True:  # to zeros, or to a new gradient the next time, which shares nothing
+            self.fake.messages.clear()
+            model = net()
+            optimizer = Momentum(model.parameters(), {})
+            for _ in range(3):
+                optimizer.zero_grad(set_to_none=clears)
+                model(torch.randn(3, 4)).sum().backward()
+                optimizer.step()
+            self.assertEqual({one[3].split(", ", 3)[3] for one in self.shared()}, set() if clears else {
+                "held, grad:%s of %s" % (name, scope) for scope in "024" for name in ("weight", "bias") if (scope, name) != ("4", "bias")})
+
     def test_wrong_offsets(self):
         model = net()
         optimizer = torch.optim.Adam(model.parameters(), foreach=True)
@@ -343,6 +364,31 @@ class ReusedOutputs(ObservedTest):
 
         self.assertEqual(self.told(lambda a, b: Part.apply(a, 0) + Part.apply(b, 12)), [])
         self.assertEqual(self.told(lambda a, b: Same.apply(a) + Same.apply(a)), [])
+
+    def test_a_gradient_that_waits_when_its_buffer_is_returned_again(self):
+        buffer = torch.empty(3, 4)
+
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, own):
+                ctx.own = own
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return (gradient * 2 if ctx.own else torch.mul(gradient, 2, out=buffer)), None
+
+        class Passes(Scaled):
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient, None
+
+        self.assertEqual(self.told(lambda a, b: Scaled.apply(a, False).tanh() + Scaled.apply(a, False)),
+                         [("", "reused.ScaledBackward", "grad_input:0, 0, 1, 0, AddmmBackward0")])
+        self.fake.messages.clear()
+        for join in (lambda a, b: Scaled.apply(a, True).tanh() + Scaled.apply(a, True),
+                     lambda a, b: Scaled.apply(Scaled.apply(a, False), False), lambda a, b: Passes.apply(Passes.apply(a, 0), 0) + b):
+            self.assertEqual(self.told(join), [])
 
 
 class Recomputed(ObservedTest):

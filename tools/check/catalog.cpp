@@ -23,7 +23,7 @@ constexpr CatalogRow kRows[] = {
     {"stale-gradient", "a gradient with the bits of an earlier step, as a whole or in part",
      make_stale_gradient},
     {"gradients-add-up", "gradients that contain those of earlier steps", make_gradients_add_up},
-    {"added-twice", "a gradient that a backward adds itself and returns as well", make_added_twice},
+    {"added-twice", "a gradient that counts twice", make_added_twice},
     {"not-repeatable", "equal inputs, another output", make_not_repeatable, true,
      make_dropout_mask},
     {"replicas-parted", "ranks whose equal weights parted", nullptr},

@@ -24,31 +24,41 @@ bool overlap(const TensorStats& a, const TensorStats& b) {
          b.address < a.address + a.bytes;
 }
 
+bool contains(const TensorStats& outer, const TensorStats& inner) {
+  return outer.address <= inner.address &&
+         inner.address + inner.bytes <= outer.address + outer.bytes;
+}
+
 }  // namespace
 
+/// A reduction of whole gradients behind a receive sums up what that has left there.
+bool Exchanged::is_reduced_whole(const TensorStats& one, const TensorStats& gradient) const {
+  return definitions_.text(one.op) == "all_reduce" && contains(one, gradient);
+}
+
 void Exchanged::see(const TensorStats& event) {
+  if (all_.size() == kMost) return;
   const bool received = definitions_.text(event.slot).starts_with("received");
-  const bool replacing = received && replaces(definitions_.text(event.op));
-  std::vector<TensorStats>& list = replacing ? replacing_ : others_;
-  if (list.size() == kMost) return;
-  TensorStats& kept = list.emplace_back(event);
-  kept.shape = {};
-  kept.range_hashes = {};
-  kept.samples = kept.leading = {};
-  kept.pad_rows = {};
+  Part& part = all_.emplace_back(event, received && replaces(definitions_.text(event.op)));
+  part.tensor.shape = {};
+  part.tensor.range_hashes = {};
+  part.tensor.samples = part.tensor.leading = {};
+  part.tensor.pad_rows = {};
 }
 
 std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradient) const {
-  if (replacing_.empty() || replacing_.size() == kMost || others_.size() == kMost) return {};
-  const auto meets = [&gradient](const TensorStats& one) { return overlap(one, gradient); };
-  if (std::ranges::any_of(others_, meets)) return {};
-  const auto first = std::ranges::find_if(replacing_, meets);
-  if (first == replacing_.end()) return {};
+  if (all_.size() == kMost) return {};
+  const TensorStats* first = nullptr;
   std::vector<std::pair<uint64_t, uint64_t>> parts;
-  for (const TensorStats& one : replacing_)
-    if (meets(one))
-      parts.emplace_back(std::max(one.address, gradient.address),
-                         std::min(one.address + one.bytes, gradient.address + gradient.bytes));
+  for (const auto& [tensor, replacing] : all_) {
+    if (!overlap(tensor, gradient)) continue;
+    if (!replacing && (first == nullptr || !is_reduced_whole(tensor, gradient))) return {};
+    if (!replacing) continue;
+    if (first == nullptr) first = &tensor;
+    parts.emplace_back(std::max(tensor.address, gradient.address),
+                       std::min(tensor.address + tensor.bytes, gradient.address + gradient.bytes));
+  }
+  if (first == nullptr) return {};
   std::ranges::sort(parts);
   uint64_t covered = 0, end = 0;
   for (const auto& [from, to] : parts) {
@@ -57,11 +67,6 @@ std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradien
   }
   if (covered == gradient.bytes) return {};
   return Overwritten{.by = *first, .address = parts.front().first, .bytes = covered};
-}
-
-void Exchanged::forget() {
-  replacing_.clear();
-  others_.clear();
 }
 
 }  // namespace convtrace::judge

@@ -4,9 +4,9 @@
 /// accident.
 ///
 /// A gradient that the optimizer takes was overwritten in a part by something that was received, and
-/// nothing else of it was sent or received since the backward pass. A reduction made by hand, of
-/// gradients or of a flat buffer, sends or receives all of each gradient; what was received before
-/// the backward pass may have been used up.
+/// nothing else of it was sent or received since the backward pass, but by an all_reduce of all of it
+/// behind that. A reduction made by hand, of gradients or of a flat buffer, sends or receives all of
+/// each gradient; what was received before the backward pass may have been used up.
 ///
 /// Place:    flight_judge.h.
 /// Threads:  one.
@@ -35,12 +35,19 @@ class Exchanged {
   void see(const format::TensorStats& event);
   [[nodiscard]] std::optional<Overwritten> look(const format::TensorStats& gradient) const;
   /// A backward pass begins or ends, or an optimizer has taken the gradients.
-  void forget();
+  void forget() { all_.clear(); }
 
  private:
+  [[nodiscard]] bool is_reduced_whole(const format::TensorStats& one,
+                                      const format::TensorStats& gradient) const;
+
+  struct Part {
+    format::TensorStats tensor;
+    bool replacing = false;  ///< received by a call that does not reduce
+  };
+
   const format::Definitions& definitions_;
-  std::vector<format::TensorStats> replacing_;  ///< received by calls that do not reduce
-  std::vector<format::TensorStats> others_;     ///< sent, or reduced
+  std::vector<Part> all_;  ///< in their order
 };
 
 }  // namespace convtrace::judge

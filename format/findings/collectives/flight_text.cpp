@@ -52,8 +52,8 @@ std::string received_over(const FlightFinding& finding, const format::Definition
          std::string(definitions.text(finding.call.op)) + " has overwritten " +
          std::to_string(finding.bytes) + " of the " + std::to_string(finding.whole) + " bytes of " +
          tensor_text(finding.slot, {}, finding.place, definitions) +
-         " since the backward pass, and the optimizer takes it. Nothing else of that gradient was "
-         "sent or received, so it is no reduction. Receive into memory of its own.";
+         " since the backward pass, and the optimizer takes it. The rest of that gradient was "
+         "not received, so it is no exchange of gradients. Receive into memory of its own.";
 }
 
 std::string overlapping(const FlightFinding& finding, const format::Definitions& definitions) {

@@ -78,10 +78,12 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   }
   const Seen* const made = kept_.find(key);
   if (made == nullptr || made->hash == event.stats.hash) return;
-  // A buffer that is used again has the new bytes in another forward; what backwards add to has not.
+  // A buffer that is used again has the new bytes in another forward, or is what an earlier backward
+  // of the call returned; what backwards add to is neither.
   const Seen* const first = bytes_.find(key_of_memory(event));
-  const bool in_forward = first != nullptr && first->place.phase != format::Phase::kBackward;
-  if (of_ctx && !in_forward) return;
+  const bool is_used = first != nullptr && (first->place.phase != format::Phase::kBackward ||
+                                            (first->given && first->hash == event.stats.hash));
+  if (of_ctx && !is_used) return;
   OpFinding finding = finding_of(event, *made);
   finding.loosely = role != SlotRole::kKept;
   report(std::move(finding), findings);

@@ -7,6 +7,8 @@
 /// Judged: the facts `reused.OP`: autograd's graph says that a node was made of the first output, and
 /// that it was made behind the second call. The records of both outputs say whether their bits
 /// differ.
+/// Of what a backward returned: that autograd still held the tensor, for a node that waited for other
+/// gradients, when a later call of the op returned it again.
 /// Silent: outputs with equal bits (an op that returns a table that it keeps); outputs that were read,
 /// or copied, before the next call; outputs in the memory of an input; a pass without gradients, in
 /// which nobody can tell the first output from the second.
@@ -70,7 +72,8 @@ class ReusedOutput : public Check {
     const Value *first = nullptr, *second = nullptr;
     size_t position = 0;
     for (const Value& value : step.values) {
-      if (value.role != Role::kOutput || around.names.text(value.op) != op ||
+      const bool is_result = value.role == Role::kOutput || value.role == Role::kGradInput;
+      if (!is_result || around.names.text(value.op) != op ||
           around.names.text(value.slot) != reuse.slot)
         continue;
       if (position == reuse.first) first = &value;

@@ -8,7 +8,7 @@
 /// in the step before, or that lies in one memory of two storages, by a module that a gradient
 /// passed; a state by one write for each owner in a step of an optimizer of torch, or by two
 /// optimizers that write it in turn. A state that holds what came before, by its name, and lies in
-/// the memory of a parameter, is a warning.
+/// the memory of a parameter, or of a gradient that the next step takes, is a warning.
 /// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
 /// its right, unless clipping multiplies them; zeros; numbers that all parameters count with.
 /// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain
@@ -175,6 +175,11 @@ class SharedMemory : public Check {
     return shared.slot.front() == 's' && shared.other_slot.starts_with("param:");
   }
 
+  /// Whether a state is a gradient itself, into which the next backward pass writes.
+  static bool is_gradient(const Shared& shared) {
+    return shared.slot.front() == 's' && shared.other_slot.starts_with("grad:");
+  }
+
   static Severity of_parameters(const Surroundings& around, const Shared& shared,
                                 const Owners& owners) {
     if (!owners.both_have_gradients()) return Severity::kHint;
@@ -202,6 +207,11 @@ class SharedMemory : public Check {
                                            const Owners& owners) {
     if (is_parameter(shared))
       return accumulates(key_of(shared.slot)) ? std::optional(Severity::kWarning) : std::nullopt;
+    if (is_gradient(shared)) {
+      const std::string_view key = key_of(shared.slot);
+      const bool meant = key.find("grad") != std::string_view::npos || !accumulates(key);
+      return meant ? std::nullopt : std::optional(Severity::kWarning);
+    }
     const auto& classes = around.facts.settings("class");
     const auto kind = classes.find({shared.optimizer, 0});
     const bool torchs = kind != classes.end() && kind->second.starts_with("torch.optim.");
@@ -267,6 +277,8 @@ class SharedMemory : public Check {
                    : ", and what multiplies one (clipping) multiplies both.";
       default:
         if (is_parameter(shared)) return ": what is to hold earlier values has those of now.";
+        if (is_gradient(shared))
+          return ": the backward pass writes what is to hold earlier values.";
         return shared.word == "in turn" ? ": two optimizers write it in turn."
                                         : ", and the optimizer writes it for each of them.";
     }
@@ -296,6 +308,11 @@ class SharedMemory : public Check {
         if (is_parameter(shared)) {
           finding.cause = "a state that is made of a parameter without a copy: p.detach(), p.data";
           finding.next = "make it by p.detach().clone()";
+          return;
+        }
+        if (is_gradient(shared)) {
+          finding.cause = "a state that is made of a gradient without a copy: p.grad, p.grad.data";
+          finding.next = "make it by p.grad.clone()";
           return;
         }
         finding.cause = shared.whole

@@ -9,7 +9,10 @@
 /// steps in which the two sums are unlike.
 
 #include <cmath>
+#include <map>
+#include <string>
 
+#include "tools/check/training/bias_gradients.h"
 #include "tools/check/training/checks.h"
 #include "tools/common/text.h"
 
@@ -18,11 +21,6 @@ namespace {
 
 constexpr double kSame = 1e-3;
 
-bool adds_a_bias(std::string_view kind) {
-  return kind == "Linear" || kind.starts_with("Conv") || kind.ends_with("Norm") ||
-         kind.starts_with("BatchNorm");
-}
-
 class GradientsAddUp : public Check {
   static constexpr unsigned kLeastSteps = 3;
 
@@ -30,17 +28,11 @@ class GradientsAddUp : public Check {
   void see(const StepValues& step, const Surroundings& around) override {
     for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;
     if (scaled_ || told_ || !around.alone) return;
-    for (const auto& [parameter, seen] : step.parameters) {
-      const Value* const gradient = seen.of_backward();
-      if (gradient == nullptr || around.names.text(parameter.name) != "bias") continue;
-      if (!around.facts.is_torchs(parameter.scope) ||
-          !adds_a_bias(around.facts.class_of(parameter.scope)))
-        continue;
-      const auto outputs = step.grad_outputs.find(parameter.scope);
-      if (outputs == step.grad_outputs.end() || !gradient->finite()) continue;
-      follow(step, around, parameter, *gradient, outputs->second);
-      if (told_) return;
-    }
+    for_each_bias(step, around,
+                  [&](const Parameter& parameter, const Value& gradient,
+                      const std::vector<const Value*>& outputs) {
+                    if (!told_) follow(step, around, parameter, gradient, outputs);
+                  });
   }
 
  private:

@@ -144,9 +144,11 @@ class TensorReader:
     def borrows(self, tensor):
         """@return whether a tensor may lie in memory that its storage does not own: torch's own storages can be
         resized. False for an older torch, which does not say. Must run inside `with self.unobserved()`."""
-        if not self._tells_resizable or not self.is_plain(tensor):
-            return False
-        return not tensor.untyped_storage().resizable()
+        return self.is_plain(tensor) and self.is_lent(tensor.untyped_storage())
+
+    def is_lent(self, storage):
+        """borrows() of a storage."""
+        return self._tells_resizable and not storage.resizable()
 
     def is_torchs(self, tensor):
         """@return whether torch has allocated the memory of a plain tensor, as far as that is known. Must run inside `with

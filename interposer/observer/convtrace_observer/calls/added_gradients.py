@@ -1,9 +1,10 @@
 """Gradients that the backward of an op adds to a leaf itself, while it returns one for that leaf, which autograd adds, too.
 
 That both are the same one, the values tell: from the second such call of the op on, what the leaf's gradient is before the
-op (`grad_before:I`) and behind it (`grad_after:I`) is recorded beside `grad_input:I`, which it returns.
+op, if it has one (`grad_before:I`), and behind it (`grad_after:I`) is recorded beside `grad_input:I`, which it returns.
 """
 from ..base import engine, values
+from . import reused_outputs
 
 _MOST = 64  # leaves of ops that are recorded
 _LEAF = "AccumulateGrad"
@@ -12,16 +13,17 @@ _LEAF = "AccumulateGrad"
 class AddedGradients:
     def __init__(self, observer, nodes):
         self._observer, self._nodes = observer, nodes
+        self._waiting = reused_outputs.WaitingGradients(observer)
         self._doubted = set()  # (name of an op, position of a leaf) that such a backward was seen of
 
     def before(self, thread, tag, node):
-        """Of a backward that is about to run. @return (number of inputs that want a gradient, [(position among these, the
-        leaf, its gradient, how often that was written)])"""
+        """Of a backward that is about to run. @return what after() takes, or None: the nodes that want a gradient of it,
+        [(position among these, the leaf, the id of its gradient, how often that was written)]"""
         try:
-            return self._before(thread, tag, node) if self._observer.capture else (0, ())
+            return self._before(thread, tag, node) if self._observer.capture else None
         except Exception as error:
             self._observer.failed("gradients of leaves", error)
-            return 0, ()
+            return None
 
     def _before(self, thread, tag, node):
         observer = self._observer
@@ -30,33 +32,46 @@ class AddedGradients:
         with observer.read.unobserved():
             for position, one in enumerate(wanted):
                 leaf = one.variable if type(one).__name__ == _LEAF else None
-                gradient = leaf.grad if observer.read.is_plain(leaf) else None
-                if observer.read.is_plain(gradient):
-                    noted.append((position, leaf, gradient, values.version(gradient)))
+                if not observer.read.is_plain(leaf):
+                    continue
+                gradient = leaf.grad
+                if gradient is None:
+                    noted.append((position, leaf, None, 0))
+                elif observer.read.is_plain(gradient):
+                    noted.append((position, leaf, id(gradient), values.version(gradient)))
                     if (tag.name, position) in self._doubted:
                         self._record(thread, tag, "grad_before", position, gradient)
-        return len(wanted), noted
+        return wanted, noted
 
-    def after(self, thread, tag, before, result):
-        """Behind it. @param result  what it returned"""
+    def after(self, thread, tag, before, taken, result):
+        """Behind it. @param taken  the gradients that it was given. @param result  what it returned.
+        @return the ids of the leaves that it returned a gradient for"""
+        if before is None:
+            return frozenset()
         try:
-            if before[1]:
-                self._after(thread, tag, *before, result)
+            return self._after(thread, tag, *before, taken, result)
         except Exception as error:
             self._observer.failed("gradients of leaves", error)
+            return frozenset()
 
-    def _after(self, thread, tag, wanted, noted, result):
+    def _after(self, thread, tag, wanted, noted, taken, result):
         returned = [one for one in (result if type(result) is tuple else (result,)) if one is not None]
-        if len(returned) != wanted:
-            return  # which of them is the leaf's is not known
+        known = len(returned) == len(wanted)  # which of them is whose
         with self._observer.read.unobserved():
-            for position, leaf, gradient, version in noted:
-                if leaf.grad is not gradient or values.version(gradient) == version:
-                    continue
-                if (tag.name, position) in self._doubted:
-                    self._record(thread, tag, "grad_after", position, gradient)
-                elif len(self._doubted) < _MOST:
-                    self._doubted.add((tag.name, position))
+            self._waiting.see(thread, tag.name, taken, returned, [self._nodes.name(one) for one in wanted] if known else ())
+            if known:
+                self._look(thread, tag, noted)
+        return {id(leaf) for _, leaf, _, _ in noted} if known else frozenset()
+
+    def _look(self, thread, tag, noted):
+        for position, leaf, gradient, version in noted:
+            now = leaf.grad
+            if not self._observer.read.is_plain(now) or (id(now) == gradient and values.version(now) == version):
+                continue
+            if (tag.name, position) in self._doubted:
+                self._record(thread, tag, "grad_after", position, now)
+            elif len(self._doubted) < _MOST:
+                self._doubted.add((tag.name, position))
 
     def _record(self, thread, tag, kind, position, gradient):
         observer = self._observer

@@ -37,18 +37,21 @@ class LentInputs:
         with read.unobserved():
             for name, tensor in observer.modules.named_inputs(args, kwargs):
                 value = read.again(tensor)
-                if value is not None and value.device != values.CUDA and read.borrows(tensor) and len(self._noted) < _MOST:
+                if value is not None and value.device != values.CUDA and len(self._noted) < _MOST:
                     storage = weakref.ref(tensor.untyped_storage())
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
-        """A backward pass begins. A storage that lives, with its memory where it was, may be read."""
+        """A backward pass begins. A storage that lives, with its memory where it was, may be read. It was lent before the
+        call, or in it."""
+        read = self._observer.read
         if self._step != self._observer.step:
             return
         noted, self._noted = self._noted, []
         for reference, value, scope, slot in noted:
             storage = reference()
-            if storage is not None and (storage.data_ptr(), storage.nbytes()) == (value.base, value.storage_bytes):
+            if (storage is not None and read.is_lent(storage)
+                    and (storage.data_ptr(), storage.nbytes()) == (value.base, value.storage_bytes)):
                 thread.batch.tensor(engine.BACKWARD, engine.HASH, scope, 0, slot, 0, value)
                 self._observer.submit(thread)  # while the storage is held
 

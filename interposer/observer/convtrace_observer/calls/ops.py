@@ -26,6 +26,7 @@ _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
 _MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
 _NO_STATES = {}
+_NONE = frozenset()
 
 
 class _Tag:
@@ -160,9 +161,8 @@ class CustomOps:
         try:
             if begun is not None:
                 op, tag, added = begun
-                if not raised:
-                    self._added.after(self._observer.threads.state, tag, added, result)
-                self._ended(op, result, raised)
+                given = _NONE if raised else self._added.after(self._observer.threads.state, tag, added, op[4], result)
+                self._ended(op, result, raised, given)
         finally:
             slot[0] = before
 
@@ -225,11 +225,12 @@ class CustomOps:
             thread.op = tag
         return thread, around, tag, begun, args, kwargs
 
-    def _ended(self, state, result, raised):
+    def _ended(self, state, result, raised, given=_NONE):
+        """`given`: ids of leaves that a backward has returned a gradient for."""
         thread, around, tag, begun, args, kwargs = state
         thread.op = around
         if begun is not None and not raised:
-            self._after(tag, begun, args, kwargs, result)
+            self._after(tag, begun, args, kwargs, result, given)
 
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
@@ -266,11 +267,10 @@ class CustomOps:
         number, tensors = known.call, self._kept.tensors(node)
         self._record_kept(thread, tag, tag.phase, tensors, number, known.states)
         saved = [one for one in tensors if one[0] == "saved"]
-        # A counted write to a parameter is an update: for any other op that has saved it, torch raises.
         leaves = [(one, values.version(one[2])) for one in saved if one[2].is_leaf]
         return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves)
 
-    def _after(self, tag, begun, args, kwargs, result):
+    def _after(self, tag, begun, args, kwargs, result, given):
         observer = self._observer
         try:
             operands, watched, shared, kept_shared = begun
@@ -283,9 +283,11 @@ class CustomOps:
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
                 if kept_shared is not None:
                     number, held, leaves = kept_shared
-                    uncounted = [one for one, version in leaves if values.version(one[2]) == version]
+                    # One that is written with a count and gets no gradient was updated.
+                    looked = [one for one, version in leaves
+                              if values.version(one[2]) == version or id(one[2]) in given]
                     self._record_kept(thread, tag, tag.phase, held, number, kind="%s_shared")
-                    self._record_kept(thread, tag, tag.phase, uncounted, number, kind="%s_after")
+                    self._record_kept(thread, tag, tag.phase, looked, number, kind="%s_after")
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),

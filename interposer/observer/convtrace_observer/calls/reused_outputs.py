@@ -127,3 +127,44 @@ class ReusedOutputs:
                     if key not in found or found[key][1] < reader[1]:
                         found[key] = reader
         return [(reader, maker) for maker, reader in found.items()]
+
+
+class WaitingGradients:
+    """Gradients that a backward returns in a tensor that it has returned before, and that autograd still holds: for a node
+    that waits for its other gradients. Told by the number of C++'s references to the tensor, which is larger than when it
+    was first returned."""
+
+    def __init__(self, observer):
+        self._observer = observer
+        self._step, self._told = -1, 0
+        self._counts = collections.Counter()  # (op, slot) -> calls in this step
+        self._given = {}  # id of a tensor -> (op, slot, storage, references at first, position and place of the last call)
+
+    def see(self, thread, op, taken, given, next_nodes):
+        """Behind a backward that took the tensors `taken` and gave `given`. `next_nodes`: names of the nodes that get these,
+        empty where that is not known. Must run inside `with read.unobserved()`."""
+        observer = self._observer
+        if self._step != observer.step:
+            self._step, self._told = observer.step, 0
+            self._counts.clear()
+            self._given.clear()
+        for index, tensor in enumerate(given):
+            value = observer.read.again(tensor)
+            if value is None:
+                continue
+            slot = "grad_input:%d" % index
+            position = self._counts[op, slot]
+            self._counts[op, slot] += 1
+            if len(self._given) == _MOST_CALLS or any(one is tensor for one in taken):
+                continue
+            known, references = (op, slot, value.storage), tensor._use_count()
+            before = self._given.get(id(tensor))
+            if before is None or before[0] != known:
+                self._given[id(tensor)] = known, references, position, thread.place()
+                continue
+            _, first, earlier, (scope, call) = before
+            self._given[id(tensor)] = known, first, position, thread.place()
+            if references > first and self._told < _MOST_TOLD and index < len(next_nodes):
+                self._told += 1
+                thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
+                    slot, earlier, position, call, next_nodes[index]))

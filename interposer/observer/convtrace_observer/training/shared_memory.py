@@ -67,10 +67,13 @@ class SharedMemory:
             return
         with self._observer.read.unobserved():
             all_parameters = list(parameters(optimizer))
-            pairs = _pairs(self._items((parameter, parameter.grad, owner.place, "grad:" + owner.name)
-                                       for parameter, owner in all_parameters))
+            gradients = self._items((parameter, parameter.grad, owner.place, "grad:" + owner.name)
+                                    for parameter, owner in all_parameters)
             watch.gradients, before = {}, watch.gradients
-            for first, second in pairs:
+            for first, second in _pairs(gradients + self._items(self._states(optimizer, all_parameters))):
+                if first.slot.startswith("grad:") and second.slot.startswith("state:"):
+                    self._tell(thread, watch, number, first, second, "held")
+            for first, second in _pairs(gradients):
                 key, storage = (first.of, second.of), second.memory.storage
                 watch.gradients[key] = storage
                 word = ("kept" if before.get(key) == storage else "same" if first.tensor is second.tensor else

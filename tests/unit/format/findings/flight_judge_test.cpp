@@ -204,7 +204,17 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     p.record("h.1", "grad:weight", {.generation = 0}, Phase::kBackward);
     CHECK(p.findings.size() == 1);
   }
+  SECTION("and all of it reduced behind that") {
+    exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    exchanges("all_reduce", "sent:0", {.bytes = 1000});
+    steps();
+    CHECK(p.findings.size() == 1);
+  }
   SECTION("or not") {
+    SECTION("a reduction came first") {
+      exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    }
     SECTION("as a whole") {
       exchanges("recv", "received:0", {.bytes = 100});
       exchanges("recv", "received:0", {.offset = 100, .bytes = 500});

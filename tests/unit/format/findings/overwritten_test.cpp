@@ -92,6 +92,12 @@ TEST_CASE("overwritten: what is kept as an attribute may be meant to change",
     p.backward("GateBackward", "ctx:mask", 6);
     CHECK(p.findings.empty());
   }
+  SECTION("what an earlier backward has returned") {
+    p.backward("GateBackward", "grad_input:0", 6);
+    p.backward("GateBackward", "ctx:mask", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.named(p.findings[0].op) == "GateBackward");
+  }
 }
 
 TEST_CASE("overwritten: nothing is said of another value, and of one that did not change",

@@ -265,5 +265,39 @@ TEST_CASE("check added-twice: what a backward adds is what it returns", "[check]
   CHECK(unknown(adding(1, 400).erase({}, "fc1", "grad_after:1"), "added-twice"));
 }
 
+TEST_CASE("check added-twice: a leaf that had no gradient", "[check][added-twice]") {
+  Training run = training(4);
+  for (uint32_t step = 1; step < 4; ++step)
+    for (const char* slot : {"grad_after:1", "grad_input:1"})
+      run.value(step, {.scope = "fc1",
+                       .slot = slot,
+                       .phase = Phase::kBackward,
+                       .op = "RecomputeBackward",
+                       .values = noise(20 + step, 40)});
+  CHECK(found(run, "added-twice").size() == 1);
+  for (float& v : run.at(1, "fc1", "grad_after:1").values) v *= 2;
+  CHECK(silent(run, "added-twice"));
+}
+
+/// In each step from `first` on a second backward pass goes through the loss.
+Training passing_twice(uint32_t first, bool cleared) {
+  Training run = training(5);
+  for (uint32_t step = first; step < 5; ++step) {
+    run.before(step, "fc2", "grad_output:0", run.at(step, "fc2", "grad_output:0"));
+    if (cleared) continue;
+    StatsSpec& gradient = run.at(step, "fc2", "grad:bias");
+    gradient.values = scaled(gradient.values, 2);
+  }
+  return run;
+}
+
+TEST_CASE("check added-twice: two backward passes through one loss", "[check][added-twice]") {
+  const check::CheckResult result = checked(passing_twice(2, false), {"added-twice"});
+  REQUIRE(found(result) == List{{"added-twice", Severity::kWarning, 3, "fc2", "grad:bias"}});
+  CHECK(contains(result.findings[0].text, "fc2.bias contains that of one call's output twice"));
+  CHECK(found(passing_twice(4, false), "added-twice") == List{});
+  CHECK(found(passing_twice(1, true), "added-twice") == List{});
+}
+
 }  // namespace
 }  // namespace convtrace::test

@@ -81,6 +81,19 @@ TEST_CASE("check shared-memory: a state that is the parameter itself", "[check][
   CHECK(silent(held("master"), "shared-memory"));
 }
 
+TEST_CASE("check shared-memory: a state that is the gradient itself", "[check][memory]") {
+  const auto held = [](const std::string& key) {
+    Training run = training(4);
+    run.fact(1, "fc2", "shares.state:weight." + key,
+             "optimizer 0, 256 bytes, whole, held, grad:weight of fc2");
+    return run;
+  };
+  const std::string slot = "state:weight.momentum_buffer";
+  CHECK(found(held("momentum_buffer"), "shared-memory") == at_fc2(slot, Severity::kWarning));
+  for (const char* key : {"main_grad", "grad_accumulator", "work"})
+    CHECK(silent(held(key), "shared-memory"));
+}
+
 TEST_CASE("check shared-memory: states that are written for two", "[check][memory]") {
   const std::string slot = "state:weight.exp_avg", id = "shared-memory";
   CHECK(found(sharing(slot, "whole, written", kAdam), id) == at_fc2(slot, Severity::kError));
@@ -186,6 +199,20 @@ TEST_CASE("check reused-output: the reader has what another call wrote", "[check
                             "output:0, 9999999999999999999999, x, 0, Add"})
     CHECK(silent(reusing(4096, 900, wrong), id));
   CHECK(unknown(training(3), id));
+}
+
+TEST_CASE("check reused-output: a gradient that waits for others", "[check][memory]") {
+  Training run = training(3);
+  for (const auto& [scope, seed] : {std::pair("fc2", 900U), std::pair("fc1", 901U)})
+    run.value(1, {.scope = scope,
+                  .slot = "grad_input:0",
+                  .phase = Phase::kBackward,
+                  .op = "mineBackward",
+                  .address = 4096,
+                  .values = noise(seed, 32)});
+  run.fact(1, "fc2", "reused.mineBackward", "grad_input:0, 0, 1, 0, AddBackward0");
+  CHECK(found(run, "reused-output") ==
+        List{{"reused-output", Severity::kError, 1, "fc2", "grad_input:0"}});
 }
 
 }  // namespace
