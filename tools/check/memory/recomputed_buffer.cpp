@@ -6,7 +6,7 @@
 /// statistics that move in it have seen each batch twice, what counts has counted twice.
 /// Judged: buffers whose bits change in a call of a recomputation, in a step in which a call of the
 /// forward pass with the same inputs has changed them, too.
-/// Silent: a recomputation with other tensors in the buffers' place; buffers that one of the two
+/// Silent: the count of batches alone, of a norm with a momentum; a recomputation with other tensors in the buffers' place; buffers that one of the two
 /// passes leaves as they are, so that each batch counts once; a recomputation that writes what is
 /// there already; calls in a backward pass with inputs that no call of the forward pass had.
 /// Hint: the vectors of a spectral norm, which come nearer to what they are with each call.
@@ -56,7 +56,9 @@ class RecomputedBuffer : public Check {
       if (before->second->storage != value.storage || !told_.insert(buffer).second) continue;
       again.emplace_back(before->second, &value);
     }
-    if (!again.empty()) tell(step, around, again);
+    const bool counted = std::ranges::all_of(
+        again, [&](const auto& pair) { return is_idle_count(around, *pair.second); });
+    if (!counted) tell(step, around, again);
   }
 
  private:
@@ -83,6 +85,13 @@ class RecomputedBuffer : public Check {
     const std::string_view name = around.names.text(value.name);
     return name == "weight_u" || name == "weight_v" ||
            around.facts.class_of(value.place.scope) == "_SpectralNorm";
+  }
+
+  /// The number of batches of a norm with a momentum, which does not compute with it.
+  static bool is_idle_count(const Surroundings& around, const Value& value) {
+    return around.names.text(value.name) == "num_batches_tracked" &&
+           around.facts.of_module(value.place.scope, "attributes").find("momentum=0.") !=
+               std::string_view::npos;
   }
 
   void tell(const StepValues& step, const Surroundings& around, const Pairs& again) {

@@ -10,8 +10,8 @@
 /// critic while its generator learns); one batch without gradients in training mode (a generator
 /// that makes fakes); a model that is never trained itself
 /// (an average of weights whose batch norm is updated).
-/// A hint where no module that left training mode computes otherwise for it, and for a dropout in
-/// training mode inside of modules that are not.
+/// A hint where no module that left training mode computes otherwise for it, or only norms left it
+/// (they are frozen), and for a dropout in training mode inside of modules that are not.
 
 #include <algorithm>
 #include <array>
@@ -107,16 +107,17 @@ class Mode : public Check {
       left.push_back(scope);
       away.left = false;  // told
     }
-    bool matters = false;
+    bool matters = false, norms = true;
     format::StringId top = left.front(), first;
     for (const format::StringId scope : left) {
+      norms = norms && around.facts.class_of(scope).find("Norm") != std::string_view::npos;
       if (around.names.text(scope).size() < around.names.text(top).size()) top = scope;
       if (!around.facts.depends_on_mode(scope)) continue;
       if (!matters) first = scope;
       matters = true;
     }
-    Finding finding =
-        at(matters ? Severity::kWarning : Severity::kHint, since, around, top, Phase::kForward);
+    const Severity severity = matters && !norms ? Severity::kWarning : Severity::kHint;
+    Finding finding = at(severity, since, around, top, Phase::kForward);
     const std::string others =
         left.size() == 1 ? "" : " and " + std::to_string(left.size() - 1) + " more";
     finding.text = "From step " + std::to_string(since) + " on " + module_name(around.names, top) +

@@ -119,12 +119,24 @@ class NotRepeatable : public Check {
       }
     }
     if (first == nullptr || recomputed_) return;
-    Finding finding = about("not-repeatable", Severity::kWarning, around, step.number, *first);
+    const double apart = distance_from(step, *before, *first);
+    const Severity severity = apart > kMoreThanRounding ? Severity::kWarning : Severity::kHint;
+    Finding finding = about("not-repeatable", severity, around, step.number, *first);
     finding.text = "When it was recomputed for backward, " +
                    module_name(around.names, first->place.scope) +
                    " got another input than in the forward pass.";
     finding.evidence = {"forward: " + numbers_of(*before), "recomputed: " + numbers_of(*first)};
     finish(std::move(finding), around, Phase::kRecompute);
+  }
+
+  /// How far a value is from one of which the hash alone may be recorded: by another record of these
+  /// bits. 0 where there is none: inputs that are rebuilt of outputs differ by rounding.
+  static double distance_from(const StepValues& step, const Value& before, const Value& now) {
+    const auto same = std::ranges::find_if(step.values, [&before](const Value& value) {
+      return value.measured() && value.stats.hash == before.stats.hash &&
+             value.stats.count == before.stats.count;
+    });
+    return same == step.values.end() ? 0 : relative_distance(*same, now);
   }
 
   /// The values alone, without the number of the call.

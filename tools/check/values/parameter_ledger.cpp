@@ -16,6 +16,14 @@ bool is_foreign(std::string_view name) {
          name.find('.') != std::string_view::npos;
 }
 
+namespace {
+
+bool is_empty(const std::vector<const Value*>& values) {
+  return std::ranges::all_of(values, [](const Value* value) { return value->stats.count == 0; });
+}
+
+}  // namespace
+
 void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   for (const Value* input : step.data) roots_.insert(input->place.scope);
   note_parameters(step, around);
@@ -26,6 +34,7 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   std::unordered_set<uint64_t> passed;  // inputs of modules that a gradient passes
   for (const auto& [key, call] : step.calls) {
     if (key.phase != Phase::kForward && key.phase != Phase::kRecompute) continue;
+    if (is_empty(call.inputs) && is_empty(call.outputs)) continue;  // an expert without tokens
     called.insert(key.scope);
     if (!step.grad_outputs.contains(key.scope)) continue;
     for (const Value* input : call.inputs) passed.insert(input->stats.hash);

@@ -226,6 +226,17 @@ TEST_CASE("check moved-without-gradient: only between two consecutive steps", "[
   CHECK(found(unseen, "moved-without-gradient") == List{});
 }
 
+TEST_CASE("check no-gradient: a module that is called without an element", "[check][no-gradient]") {
+  Training run = without_gradient(4);
+  for (Entry& entry : run.entries)
+    if (entry.value.scope == "fc1" && entry.fact.empty() &&
+        (entry.value.slot == "input:0" || entry.value.slot == "output:0")) {
+      entry.value.values.clear();
+      entry.value.stats = {};
+    }
+  CHECK(unknown(run.erase({}, "fc2", "grad:weight").erase({}, "fc2", "grad:bias"), "no-gradient"));
+}
+
 /// The backward of an op adds `part` of what it returns to a parameter's gradient itself.
 Training adding(float part, size_t size) {
   Training run = training(4);

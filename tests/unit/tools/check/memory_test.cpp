@@ -151,6 +151,8 @@ TEST_CASE("check recomputed-buffer: what moves twice", "[check][memory]") {
                  "(running_mean, num_batches_tracked)"));
   CHECK(found(recomputing(3, 2), id) ==
         List{{id, Severity::kWarning, 1, "norm", "buffer:num_batches_tracked"}});
+  Training idle = recomputing(3, 2);
+  CHECK(silent(idle.fact(0, "norm", "attributes", "eps=1e-05, momentum=0.1"), id));
   // Written with what is there; other inputs: no recomputation of this call.
   CHECK(unknown(recomputing(2, 2), id));
   CHECK(silent(recomputing(3, 3, 700), id));

@@ -40,6 +40,17 @@ TEST_CASE("check mode: trained in evaluation mode after training mode", "[check]
   CHECK(found(none, "mode") == List{{"mode", Severity::kHint, 4, "", ""}});
 }
 
+TEST_CASE("check mode: norms that are frozen later are a hint", "[check][mode]") {
+  Training run = training(8);
+  run.fact(0, "fc1", "class", "torch.nn.modules.batchnorm.BatchNorm1d");
+  std::erase_if(run.entries, [](const Entry& entry) {
+    return entry.value.scope == "fc1" && entry.fact == "class" &&
+           entry.text.find("BatchNorm") == std::string::npos;
+  });
+  run.fact(0, "fc1", "mode", "train").fact(3, "fc1", "mode", "eval");
+  CHECK(found(run, "mode") == List{{"mode", Severity::kHint, 3, "fc1", ""}});
+}
+
 TEST_CASE("check mode: one that alternates is silent", "[check][mode]") {
   Training run = training(10);
   for (uint32_t step = 1; step < 10; ++step)
