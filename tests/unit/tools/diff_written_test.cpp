@@ -115,11 +115,26 @@ TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][writ
   Run by_hand = base;
   std::erase_if(by_hand.items, [](const Item& item) { return item.phase == Phase::kOptimizer; });
   const std::string open =
-      "inputs agree, the result does not; the module's weights were not compared (--ops records "
-      "what it computes with)";
+      "inputs agree, the result does not; the weights as it used them were not compared (--ops "
+      "records what it computes with)";
   CHECK(said(by_hand, by_hand) == open);
   std::erase_if(by_hand.items, [](const Item& item) { return item.phase == Phase::kBackward; });
   CHECK(said(by_hand, by_hand) == "inputs and weights agree, the result does not");
+  // Of two models that take turns the second is used behind the first one's update.
+  Run turns = base;
+  std::erase_if(turns.items, [](const Item& item) {
+    return item.step > 0 || (item.scope == "fc2" && item.phase == Phase::kOptimizer);
+  });
+  for (Item item : base.items) {
+    if (item.step != 1 || item.phase == Phase::kOptimizer) continue;
+    item.step = 0;
+    item.call = 1;
+    turns.add(item);
+  }
+  Run other_turn = turns;
+  for (const char* scope : {"fc2", ""}) scale(other_turn.at(0, scope, "output:0", 1), 4);
+  CHECK(diff::root_sentence(*compared(turns, other_turn).root) ==
+        "inputs and weights agree, the result does not");
   Run without = base;
   std::erase_if(without.items, [](const Item& item) {
     return item.scope == "fc2" && item.slot == "param:weight";

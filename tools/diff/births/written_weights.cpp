@@ -95,8 +95,11 @@ std::optional<WrittenWeights::State> WrittenWeights::Side::behind(uint64_t param
 /// Where no optimizer was observed, a parameter that is written is not recorded again: that is an update.
 bool WrittenWeights::Side::may_be_old(const State& state) const {
   const ValueRecord& record = state.value.record;
-  if (is_update(record) || record.kind == SlotKind::kWritten || last.of(in_base).has_updates)
-    return false;
+  const bool has_updates =
+      last.of(in_base).has_updates || std::ranges::any_of(records.values, [&](const auto& one) {
+        return is_update(one) && is_before(one, output);
+      });
+  if (has_updates || record.kind == SlotKind::kWritten) return false;
   return (state.step < records.step && last.of(in_base).went_back) ||
          std::ranges::any_of(records.values, [&](const ValueRecord& one) {
            return is_of_backward(one) && is_before(one, output) &&

@@ -17,13 +17,6 @@ namespace {
 
 using tools::MessageId;
 
-void append_findings(Findings& all, Findings more) {
-  all.count += more.count;
-  all.errors += more.errors;
-  for (FindingReport& finding : more.list)
-    if (all.list.size() < kMaxFindings) all.list.push_back(std::move(finding));
-}
-
 void add_carried(Carried& all, Carried carried) {
   all.count += carried.count;
   all.largest = std::max(all.largest, carried.largest);
@@ -64,14 +57,13 @@ bool is_root_hidden(const DiffResult& result) {
 
 }  // namespace
 
-void add_findings(Findings& all, const Findings& more, uint32_t rank) {
+void add_findings(Findings& all, const Findings& more, std::optional<uint32_t> rank) {
   all.count += more.count;
   all.errors += more.errors;
   for (const FindingReport& finding : more.list) {
     if (all.list.size() >= kMaxFindings) break;
     all.list.push_back(finding);
-    all.list.back().rank =
-        rank;  // of the pair: two single traces are compared whatever their ranks
+    if (rank) all.list.back().rank = *rank;
   }
 }
 
@@ -88,8 +80,8 @@ void Joined::add(RankPart part) {
     add_replicas(base_replicas_.add(part.rank, std::move(part.base_replica)), false);
     add_replicas(cand_replicas_.add(part.rank, std::move(part.cand_replica)), true);
   }
-  append_findings(result_.base_findings, std::move(one.base_findings));
-  append_findings(result_.cand_findings, std::move(one.cand_findings));
+  add_findings(result_.base_findings, one.base_findings);
+  add_findings(result_.cand_findings, one.cand_findings);
   facts_.add(std::move(part.facts));
   result_.step_offset = one.step_offset;
   if (one.wholes) result_.wholes = std::move(one.wholes);

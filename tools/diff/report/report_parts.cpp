@@ -40,7 +40,7 @@ bool inputs_agree(const RootReport& root) {
 std::string weights_text(const RootReport& root) {
   if (root.weights == Shown::kDifferent) return "; the module's weights have other bits, too";
   if (root.weights != Shown::kNotCompared) return "";
-  return "; the module's weights were not compared (--ops records what it computes with)";
+  return "; the weights as it used them were not compared (--ops records what it computes with)";
 }
 
 /// A sentence about a diverged result, by the worst of its inputs.
