@@ -39,11 +39,12 @@ bool Exchanged::is_reduced_whole(const TensorStats& one, const TensorStats& grad
 void Exchanged::see(const TensorStats& event) {
   if (all_.size() == kMost) return;
   const bool received = definitions_.text(event.slot).starts_with("received");
-  Part& part = all_.emplace_back(event, received && replaces(definitions_.text(event.op)));
-  part.tensor.shape = {};
-  part.tensor.range_hashes = {};
-  part.tensor.samples = part.tensor.leading = {};
-  part.tensor.pad_rows = {};
+  all_.push_back({event, received && replaces(definitions_.text(event.op))});
+  TensorStats& kept = all_.back().tensor;
+  kept.shape = {};
+  kept.range_hashes = {};
+  kept.samples = kept.leading = {};
+  kept.pad_rows = {};
 }
 
 std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradient) const {
