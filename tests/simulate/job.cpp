@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "tools/common/on_threads.h"
 #include "tests/simulate/exchange.h"
 #include "tests/simulate/trace_file.h"
+#include "tools/common/on_threads.h"
 
 namespace convtrace::simulate {
 namespace {

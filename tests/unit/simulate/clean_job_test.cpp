@@ -5,9 +5,9 @@
 #include <set>
 
 #include "cupti/stats/tile/hash.h"
+#include "tests/simulate/layout.h"
 #include "tests/support/catch.h"
 #include "tests/unit/simulate/job_run.h"
-#include "tests/simulate/layout.h"
 
 namespace convtrace::test {
 namespace {

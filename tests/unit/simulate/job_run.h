@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "format/model/events.h"
-#include "tests/support/temp_dir.h"
 #include "tests/simulate/job.h"
+#include "tests/support/temp_dir.h"
 
 namespace convtrace::test {
 

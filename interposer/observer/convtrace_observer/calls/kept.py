@@ -1,8 +1,8 @@
 """What an autograd.Function keeps for its backward, and who else holds the memory of a tensor.
 
 A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in what functions among these attributes
-close over. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved (checkpointing, offloading), reading would
-run them: such a node is left alone.
+close over. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved
+(checkpointing, offloading), reading would run them: such a node is left alone.
 """
 import collections
 import functools
