@@ -9,13 +9,18 @@ namespace convtrace::python {
 
 /// Hooks a module's output, as gradients.follow.
 bool HotPath::follow(PyObject* thread, PyObject* tensor, PyObject* key, size_t index) {
+  uint32_t slot = 0;
+  if (!reader_.is_plain(tensor)) {  // its class may have attributes of its own under these names
+    if (!slot_of(gradient_slots_, kind_gradient_.get(), index, slot)) return false;
+    const Ref of = tuple({key, number(slot).get()});
+    return of && call(follow_.get(), {hooks_.get(), thread, tensor, of.get()});
+  }
   const Ref requires_grad = attribute(tensor, requires_grad_.get());
   if (!requires_grad) return false;
   if (!is_true(requires_grad.get())) return true;
   const Ref node = attribute(tensor, grad_fn_.get());
   if (!node) return false;
   if (is_none(node.get())) return true;
-  uint32_t slot = 0;
   if (!slot_of(gradient_slots_, kind_gradient_.get(), index, slot)) return false;
   const Ref target = tuple({key, number(slot).get()});
   if (!target) return false;

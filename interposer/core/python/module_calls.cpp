@@ -105,7 +105,7 @@ bool HotPath::left(const Call& call, PyObject* output) {
       return false;
     }
     if (!follows) {
-      const Ref on_cuda = attribute(tensor, is_cuda_.get());
+      const Ref on_cuda = own_attribute(tensor, is_cuda_.get());
       if (!on_cuda) return false;
       follows = is_true(on_cuda.get());
     }

@@ -7,6 +7,7 @@ a tensor must not show up in anybody's dispatch mode, tracer, random state or au
 """
 import collections
 import ctypes
+import operator
 
 from . import contents, engine, signals, storage_numbers
 
@@ -39,6 +40,18 @@ class Memory(collections.namedtuple(
     __slots__ = ()
 
 
+class _Bare:
+    """A tensor of a class of the program, whose attributes are those that torch.Tensor has."""
+
+    __slots__ = ("_tensor", "_kind")
+
+    def __init__(self, tensor, kind):
+        self._tensor, self._kind = tensor, kind
+
+    def __getattr__(self, name):
+        return contents.found_in(self._kind, name).__get__(self._tensor)
+
+
 _new = tuple.__new__  # a third of what Memory(...) costs
 
 
@@ -65,6 +78,8 @@ class TensorReader:
         self.number_of = self.numbers.of  # in C++, if that is there
         self._finished = {}  # numbers of storages that a functional collective has written, and that were waited for
         self.memory = lambda tensor: None  # in C++, if that is there: the fields of Memory; None: _describe() says
+        global _version_of
+        _version_of = contents.found_in(torch.Tensor, "_version").__get__
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self.dtypes = {
             getattr(torch, name): code for name, code in _DTYPES.items() if hasattr(torch, name)}
@@ -84,6 +99,10 @@ class TensorReader:
         """@return whether it is a tensor of torch's own class, which has no code of the program"""
         kind = type(tensor)
         return kind is self._tensor or kind is self._parameter
+
+    def bare(self, tensor):
+        """@return what has the attributes of a tensor as torch gives them: a class may have others under their names"""
+        return tensor if self.is_plain(tensor) else _Bare(tensor, self._tensor)
 
     def tensors(self, structure):
         """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
@@ -136,7 +155,7 @@ class TensorReader:
             try:
                 if not self.is_plain(tensor):
                     tensor = self._unwrap(tensor)
-                return 0 if tensor is None or self.is_wrapped(tensor) else self.number_of(_storage(tensor))
+                return 0 if tensor is None or self.is_wrapped(tensor) else self.number_of(_storage(self.bare(tensor)))
             except Exception as error:  # a kind of tensor that has none
                 signals.let_pass(error)
                 return 0
@@ -212,8 +231,9 @@ class TensorReader:
                 self.refusals.append("%s: %s" % (contents.name_of(type(tensor)), text))
             return None
 
-    def _memory(self, tensor):
-        if tensor.layout is not self._strided or tensor.is_nested or self.is_wrapped(tensor):
+    def _memory(self, whole):
+        tensor = self.bare(whole)
+        if tensor.layout is not self._strided or tensor.is_nested or self.is_wrapped(whole):
             return None
         if tensor.is_cuda:
             device, index = CUDA, tensor.get_device()
@@ -233,7 +253,7 @@ class TensorReader:
             return None
         if dtype in _COMPLEX and tensor.is_conj():
             return None
-        base = self.base(tensor)
+        base = self.base(whole)
         if base == 0 and 0 not in shape:
             return None  # no memory: a ZeroTensor, or storage that was taken away
         data = base + tensor.storage_offset() * tensor.element_size()
@@ -267,9 +287,12 @@ def _storage_address(tensor):
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
+_version_of = operator.attrgetter("_version")  # until torch is known: its own, whatever a class has under that name
+
+
 def version(tensor):
     """@return how often torch has counted a write to the tensor (`_version`)."""
     try:
-        return tensor._version & 0xFFFFFFFF
+        return (tensor._version if type(tensor) is _Bare else _version_of(tensor)) & 0xFFFFFFFF
     except RuntimeError:  # inference tensors have no counter
         return 0

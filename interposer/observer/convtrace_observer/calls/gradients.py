@@ -5,7 +5,7 @@ modify them in place.
 """
 import collections
 
-from ..base import engine, spent
+from ..base import contents, engine, spent
 
 _MAX_HOOKS = 1 << 16
 _KEY = "convtrace"  # of our hook, in its list
@@ -31,7 +31,8 @@ class Hooks(dict):
 
     def __init__(self, observer, torch):
         self._observer = observer
-        self.registers = registers_as_known(torch)
+        self.registers, self.bare = registers_as_known(torch), observer.read.bare
+        self.set_hooks = contents.found_in(torch.Tensor, "_backward_hooks").__set__
 
     def __missing__(self, targets):
         if len(self) == _MAX_HOOKS:
@@ -67,19 +68,20 @@ def follow(hooks, thread, tensor, target):
 
     What Tensor.register_hook does, but for the tensor's own list of hooks, which stays the program's: the node of autograd
     has ours. A module that returns the output of another one adds itself to that one's hook."""
-    node = tensor.grad_fn  # before the hooks: it renews a view whose base was written
+    bare = hooks.bare(tensor)
+    node = bare.grad_fn  # before the hooks: it renews a view whose base was written
     if node is None:
         return  # a leaf outlives the call, and hooks on it would pile up
     if not hooks.registers:
         tensor.register_hook(hooks[target,])
         return
-    key = type(node), node._sequence_nr(), tensor.output_nr
+    key = type(node), node._sequence_nr(), bare.output_nr
     ours = thread.followed.get(key)
     if ours is None:
-        ours, programs = collections.OrderedDict(), tensor._backward_hooks
-        tensor._backward_hooks = ours  # which is what the node takes
+        ours, programs = collections.OrderedDict(), bare._backward_hooks
+        hooks.set_hooks(tensor, ours)  # which is what the node takes
         node._register_hook_dict(tensor)
-        tensor._backward_hooks = programs
+        hooks.set_hooks(tensor, programs)
         ours[_KEY] = hooks[target,]
         thread.followed[key] = ours
     else:

@@ -38,7 +38,7 @@ class LentInputs:
             for name, tensor in observer.modules.named_inputs(args, kwargs):
                 value = read.again(tensor)
                 if value is not None and value.device != values.CUDA and len(self._noted) < _MOST:
-                    storage = weakref.ref(tensor.untyped_storage())
+                    storage = weakref.ref(read.bare(tensor).untyped_storage())
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):

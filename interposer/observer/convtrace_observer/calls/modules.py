@@ -252,7 +252,7 @@ class ModuleCalls:
         if any(True for _, child, _ in naming.walk(module) for _, one in held(child, "_parameters") if one is not None):
             return False
         with self._observer.read.unobserved():
-            return any(tensor.requires_grad for tensor in self._observer.read.tensors(args))
+            return any(self._observer.read.bare(tensor).requires_grad for tensor in self._observer.read.tensors(args))
 
     @spent.sampled
     def entered(self, thread, entry, module, call, top, args, kwargs):
@@ -304,7 +304,8 @@ class ModuleCalls:
                 for index, tensor in enumerate(observer.read.tensors(output)):
                     packed = capture and observer.pack(
                         batch, phase, observer.full, scope, call, self.slot("output", index), tensor)
-                    if (packed or tensor.is_cuda) and tensor.requires_grad:
+                    bare = observer.read.bare(tensor)
+                    if (packed or bare.is_cuda) and bare.requires_grad:
                         gradients.follow(observer.hooks, thread, tensor, (key, self.slot("grad_output", index)))
                 if capture and module is not None and held(module, "_buffers"):
                     self.record_buffers(thread, entry, module, scope, call)

@@ -127,7 +127,7 @@ class ModuleFacts:
             if parameter is None:
                 continue
             with self._observer.read.unobserved():
-                if not parameter.requires_grad:
+                if not self._observer.read.bare(parameter).requires_grad:
                     frozen.append(name)
             owner = owners.get(id(parameter))
             if (owner is not None and not owner.by_position and (owner.place is not place or owner.name != name)
@@ -269,7 +269,8 @@ class OptimizerFacts:
                 continue
             objects = {name: value for name, value in contents.items(group)
                        if type(name) is str and name != "params"}
-            settings = {name: value if contents.is_one_of(type(value), _PLAIN) else self._text(value) for name, value in objects.items()}
+            settings = {name: value if contents.is_one_of(type(value), _PLAIN) else self._text(value)
+                        for name, value in objects.items()}
             for name, value in settings.items():
                 if name not in known.settings or known.settings[name] != value:
                     text = value if type(value) is str else repr(value)
@@ -279,7 +280,8 @@ class OptimizerFacts:
     def _text(self, value):
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""
         if type(value) is tuple or type(value) is list:
-            return "(%s)" % ", ".join(repr(one) if contents.is_one_of(type(one), _PLAIN) else self._text(one) for one in value)
+            return "(%s)" % ", ".join(
+                repr(one) if contents.is_one_of(type(one), _PLAIN) else self._text(one) for one in value)
         if issubclass(type(value), float):  # numpy's
             return repr(float.__float__(value))
         tensor = self._observer.read.tensors(value)

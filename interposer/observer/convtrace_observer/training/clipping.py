@@ -122,7 +122,8 @@ class Clipping:
         names, intern = self._observer.names, self._observer.port.intern
         for index, parameter in enumerate(parameters):
             with self._observer.read.unobserved():
-                gradient = parameter.grad if parameter.is_leaf else None  # torch warns of others' .grad
+                bare = self._observer.read.bare(parameter)
+                gradient = bare.grad if bare.is_leaf else None  # torch warns of others' .grad
             if gradient is not None:
                 owner = names.owner(parameter, 0, index)
                 yield gradient, owner.place, intern("grad_unclipped:" + owner.name)

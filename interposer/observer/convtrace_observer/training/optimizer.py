@@ -275,7 +275,7 @@ class Optimizers:
         """The parameters of a tree that want a gradient."""
         for _, module in self._observer.names.modules(root):
             for _, parameter in held(module, "_parameters"):
-                if parameter is not None and parameter.requires_grad:
+                if parameter is not None and self._observer.read.bare(parameter).requires_grad:
                     yield parameter
 
     def record_unseen(self, thread, root):
@@ -346,8 +346,8 @@ class Optimizers:
         with self._observer.read.unobserved():
             if not of_gradients:
                 self._pack_weight(thread, engine.OPTIMIZER, parameter, owner, owner.parameter_slot)
-            elif parameter.grad is not None:
-                self._pack(thread, engine.BACKWARD, parameter.grad, owner.place, owner.gradient_slot)
+            elif (gradient := self._observer.read.bare(parameter).grad) is not None:
+                self._pack(thread, engine.BACKWARD, gradient, owner.place, owner.gradient_slot)
 
     @spent.sampled
     def _record_weights(self, thread, phase, weights):

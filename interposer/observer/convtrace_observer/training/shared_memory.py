@@ -67,7 +67,7 @@ class SharedMemory:
             return
         with self._observer.read.unobserved():
             all_parameters = list(parameters(optimizer))
-            gradients = self._items((parameter, parameter.grad, owner.place, "grad:" + owner.name)
+            gradients = self._items((parameter, self._observer.read.bare(parameter).grad, owner.place, "grad:" + owner.name)
                                     for parameter, owner in all_parameters)
             watch.gradients, before = {}, watch.gradients
             for first, second in _pairs(gradients + self._items(self._states(optimizer, all_parameters))):
@@ -138,10 +138,10 @@ class SharedMemory:
         known[number] = item
 
     def _states(self, optimizer, parameters):
-        states = contents.by_identity(contents.attribute(optimizer, "state"))
+        states, bare = contents.by_identity(contents.attribute(optimizer, "state")), self._observer.read.bare
         for parameter, owner in parameters:
             for key, tensor in contents.items(states.get(id(parameter))):
-                if issubclass(type(tensor), self._tensor) and tensor.numel() > 1:  # one that counts may be everybody's
+                if issubclass(type(tensor), self._tensor) and bare(tensor).numel() > 1:  # one that counts may be everybody's
                     yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)
 
     def _items(self, tensors):

@@ -22,6 +22,37 @@ class Counting(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
+class Asked(torch.Tensor):
+    """Counts what is asked of it, and has attributes of its own under names of torch's."""
+
+    def __getattribute__(self, name):
+        COUNTS["asked for " + name] += 1
+        return super().__getattribute__(name)
+
+    @property
+    def shape(self):
+        COUNTS["shape"] += 1
+        return super().shape
+
+    @property
+    def grad(self):
+        COUNTS["grad"] += 1
+        return super().grad
+
+    @grad.setter
+    def grad(self, value):
+        torch.Tensor.grad.__set__(self, value)
+
+    @property
+    def requires_grad(self):
+        COUNTS["requires_grad"] += 1
+        return super().requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        torch.Tensor.requires_grad.__set__(self, value)
+
+
 class Duck:
     """No tensor at all, but PyTorch's functions take it."""
 
@@ -92,6 +123,15 @@ def counting_sgd_and_losses():
     model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Counting))
     COUNTS.clear()
     train(model, make=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), criterion=nn.MSELoss(), target=lambda: torch.ones(6, 3))
+
+
+def asked():
+    """Parameters, buffers, inputs and outputs that count what is asked of them."""
+    model = mlp()
+    model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Asked))
+    model[1].register_buffer("extra", torch.zeros(1).as_subclass(Asked))
+    COUNTS.clear()
+    train(model, data=lambda: torch.randn(6, 4).as_subclass(Asked))
 
 
 class Making(nn.Module):
@@ -168,7 +208,7 @@ CASES = {
     "targets": lambda: train(mlp(), target=lambda: torch.tensor([0, 1, 2, 0, 1, 2]).as_subclass(Counting)),
     "outputs": lambda: train(nn.Sequential(mlp(), Making())),
     "inside": lambda: train(nn.Sequential(nn.Linear(4, 4), Making(), nn.Linear(4, 3), Dropping())),
-    "by hand": by_hand, "ducks": ducks, "expanded weights": expanded,
+    "asked": asked, "by hand": by_hand, "ducks": ducks, "expanded weights": expanded,
     "mode of functions": lambda: within(Functions, lambda: train(mlp())),
     "mode of functions, by hand": lambda: within(Functions, by_hand),
     "mode of dispatch": lambda: within(Dispatched, lambda: train(mlp())),
