@@ -155,9 +155,10 @@ class WaitingGradients:
             slot = "grad_input:%d" % index
             position = self._counts[op, slot]
             self._counts[op, slot] += 1
-            if len(self._given) == _MOST_CALLS or any(one is tensor for one in taken):
+            count = getattr(tensor, "_use_count", None)  # an older torch does not say
+            if count is None or len(self._given) == _MOST_CALLS or any(one is tensor for one in taken):
                 continue
-            known, references = (op, slot, value.storage), tensor._use_count()
+            known, references = (op, slot, value.storage), count()
             before = self._given.get(id(tensor))
             if before is None or before[0] != known:
                 self._given[id(tensor)] = known, references, position, thread.place()
