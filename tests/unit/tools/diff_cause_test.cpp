@@ -251,7 +251,10 @@ TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]"
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.facts = {setting(FactKind::kModule, "fc")};
   CHECK_FALSE(rule_of(result).empty());
-  result.cand_findings.list.push_back({.step = 1, .level = format::Level::kError});
+  diff::FindingReport finding;
+  finding.step = 1;
+  finding.level = format::Level::kError;
+  result.cand_findings.list.push_back(finding);
   CHECK(rule_of(result) == "finding: ");
 }
 

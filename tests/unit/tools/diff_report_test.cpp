@@ -457,7 +457,8 @@ TEST_CASE("convtrace-diff: what is advised fits the root", "[diff][command][text
   };
   const char* forward = "the forward pass differs, on equal data";
   Run cand = test::training();
-  for (float& v : cand.at(0, "fc1", "param:weight").values) v = -v;
+  for (const size_t nth : {0U, 1U})
+    for (float& v : cand.at(0, "fc1", "param:weight", nth).values) v = -v;
   const std::string weights = text(test::training(), cand);
   CHECK(contains(weights, "weights differ before step 0"));
   CHECK(contains(weights, "step 0: the runs begin with other weights"));

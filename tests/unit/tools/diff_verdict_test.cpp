@@ -74,7 +74,7 @@ TEST_CASE("diff: differing data of the root module is the data's fault", "[diff]
 
 TEST_CASE("diff: initial parameters that differ are named before any step", "[diff][root]") {
   Run cand = test::training();
-  scale(cand.at(0, "fc2", "param:weight"), 2);
+  for (const size_t nth : {0U, 1U}) scale(cand.at(0, "fc2", "param:weight", nth), 2);
   scale(cand.at(0, "fc2", "output:0"), 2);
   const DiffResult result = compared(test::training(), cand);
   CHECK(where(result) == Where{0, format::Phase::kForward, "fc2", "param:weight"});

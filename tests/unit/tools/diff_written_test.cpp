@@ -81,6 +81,15 @@ TEST_CASE("diff: a weight that only the baseline writes is told of it", "[diff][
         "written by the program between step 0's update and step 1, in the baseline alone");
 }
 
+TEST_CASE("diff: memory that the program fills in its first call is no root", "[diff][written]") {
+  const Run base = test::training(3);
+  Run cand = base;
+  scale(cand.at(0, "fc2", "param:weight"), 3);  // before that call
+  CHECK(compared(base, cand).verdict == Verdict::kSame);
+  scale(cand.at(0, "fc2", "param:weight", 1), 3);
+  CHECK(where(compared(base, cand)) == Where{0, Phase::kForward, "fc2", "param:weight"});
+}
+
 TEST_CASE("diff: a swap of weights that one run alone undoes is the root", "[diff][written]") {
   Run base = test::training(4), cand = base;
   for (Run* run : {&base, &cand}) {
@@ -200,7 +209,9 @@ TEST_CASE("diff: gradients of parameters that were not compared do not agree", "
       std::erase_if(base.items, [](const Item& one) { return one.slot == "grad:weight"; });
     Run cand = base;
     for (const char* layer : {"fc1", "fc2"}) scale(cand.at(1, layer, "param:weight"), 2);
-    const DiffResult result = compared(base, cand, {}, {.exact = diff::ExactChoice::kOn});
+    diff::DiffRules rules;
+    rules.exact = diff::ExactChoice::kOn;
+    const DiffResult result = compared(base, cand, {}, rules);
     CHECK(where(result) == Where{1, Phase::kOptimizer, "fc1", "param:weight"});
     return diff::phase_text(result);
   };

@@ -77,11 +77,14 @@ RecordKey call_key(const ValueRecord& record) {
   return key;
 }
 
+bool is_first_weight(const ValueRecord& record) {
+  return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
+}
+
 bool trains(const StepRecords& step) {
   const auto is_of_training = [](const ValueRecord& r) {
     // Weights and buffers are recorded at the first call of their model, in whatever phase.
-    const bool first_seen = r.kind == SlotKind::kInitialBuffer ||
-                            (r.kind == SlotKind::kParam && r.key.phase == format::Phase::kForward);
+    const bool first_seen = r.kind == SlotKind::kInitialBuffer || is_first_weight(r);
     return r.key.phase != format::Phase::kEvaluation && !first_seen;
   };
   return step.values.empty() || std::ranges::any_of(step.values, is_of_training);

@@ -80,6 +80,8 @@ struct ValueRecord;
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 
 struct StepRecords;
+/// @return whether it is a parameter as it was before the first call of its model.
+[[nodiscard]] bool is_first_weight(const ValueRecord& record);
 /// @return whether the step contains more than evaluation. Evaluation after the last update has a
 /// step of its own.
 [[nodiscard]] bool trains(const StepRecords& step);

@@ -8,10 +8,6 @@
 namespace convtrace::diff {
 namespace {
 
-bool is_first_weight(const ValueRecord& record) {
-  return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
-}
-
 /// @return whether all updates of the step that `first` knows gave the weights that it has.
 bool leads_to(const StepRecords& step, const std::unordered_map<uint64_t, uint64_t>& first) {
   bool found = false;

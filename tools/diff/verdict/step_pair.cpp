@@ -1,5 +1,8 @@
 #include "tools/diff/verdict/step_pair.h"
 
+#include <set>
+#include <utility>
+
 #include "tools/common/element.h"
 #include "tools/diff/verdict/other_forms.h"
 
@@ -46,8 +49,24 @@ void excuse_unwritten(StepPair& pair) {
   }
 }
 
+/// Treats first weights as equal where the next record of the parameter in the step agrees bit by bit:
+/// the program wrote them in between, before or in their first use.
+void excuse_filled_later(StepPair& pair) {
+  std::set<std::pair<format::StringId, format::StringId>> filled;  // module and slot
+  for (size_t m = pair.comparisons.size(); m-- > 0;) {
+    const ValueRecord& record = pair.base_of(static_cast<uint32_t>(m));
+    if (record.kind != SlotKind::kParam) continue;
+    const std::pair parameter(record.key.scope, record.key.slot);
+    Comparison& comparison = pair.comparisons[m];
+    if (!comparison.bits_differ && comparison.bits_known) filled.insert(parameter);
+    if (!comparison.bits_differ) continue;
+    if (is_first_weight(record) && filled.contains(parameter)) comparison = kUnwritten;
+    filled.erase(parameter);
+  }
+}
+
 constexpr void (*kPasses[])(StepPair&) = {drop_wrong_guesses, excuse_forms, name_changed_between,
-                                          excuse_unwritten};
+                                          excuse_unwritten, excuse_filled_later};
 
 SideReport describe_side(const StepRecords& step, const ValueRecord& record) {
   const auto shape = step.shape_of(record);

@@ -3,7 +3,6 @@ what the forward pass has left there. PyTorch counts no write to it that does no
 tensor's memory, torch notes on the storage, for good.
 """
 import collections
-import weakref
 
 from ..base import contents, engine, own, values
 
@@ -22,6 +21,22 @@ _NEEDED = {
 }
 
 
+class _WeakStorage:
+    """A reference to a storage that does not keep its memory, of C++, which a program does not see. Gives the storage; None
+    when it is gone."""
+
+    __slots__ = ("_kind", "_pointer")
+
+    def __init__(self, storage):
+        self._kind, self._pointer = type(storage), storage._weak_ref()
+
+    def __call__(self):
+        return self._kind._new_with_weak_ptr(self._pointer)
+
+    def __del__(self):
+        self._kind._free_weak_ref(self._pointer)
+
+
 class LentInputs:
     """Data of root modules, looked at when a backward pass begins. Holds weak references to storages, no tensor."""
 
@@ -38,7 +53,7 @@ class LentInputs:
             for name, tensor in observer.modules.named_inputs(args, kwargs):
                 value = read.again(tensor)
                 if value is not None and value.device != values.CUDA and len(self._noted) < _MOST:
-                    storage = weakref.ref(read.bare(tensor).untyped_storage())
+                    storage = _WeakStorage(read.bare(tensor).untyped_storage())
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
