@@ -124,7 +124,9 @@ std::string headline(const DiffResult& result) {
                          result.counts[static_cast<size_t>(Class::kOtherForm)];
   return is_identical(result)
              ? "IDENTICAL: every compared value has the same bits" + other_form_text(result) +
-                   (alike < result.values ? ", but for what --ignore names" : "")
+                   (alike == result.values ? ""
+                    : result.waived != 0   ? ", but for what --ignore names"
+                                           : ", but for memory that was yet to be written")
              : "ROUNDING: no value differs by more than " + explained_text(result) +
                    (result.hidden ? ", but has grown to the size of the values in step " +
                                         std::to_string(result.hidden->step)
