@@ -1,6 +1,6 @@
 """Faults of a compiler, planted where it makes the code of a region and not in the program: lowering_faults.plant(NAME).
 
-TEN is the list that is counted in docs/cases.md. It was written before any of it had been run, and is not changed: a fault
+TEN is the list that is counted in docs/lab/cases.md. It was written before any of it had been run, and is not changed: a fault
 that the product is mended for is no longer counted, and a new one takes its place in FRESH. UPSTREAM are two bugs of PyTorch 2.10
 rebuilt. A fault of a graph changes a node that Inductor is about to lower, one of a text a kernel that it has written.
 """

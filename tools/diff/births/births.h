@@ -5,7 +5,7 @@
 /// A value is made of its sources (sources.h). A difference that is no larger than the gain of a
 /// layer (kGain) times the difference of the sources was passed on; a larger one was born in this
 /// value. A birth is rounding while it stays near the unit roundoff of the coarsest type involved.
-/// docs/calibration.md lists what each limit was measured on, and which faults no limit finds.
+/// docs/lab/calibration.md lists what each limit was measured on, and which faults no limit finds.
 ///
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.

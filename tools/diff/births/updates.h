@@ -11,7 +11,7 @@
 /// Place:    births.h.
 /// Threads:  not thread-safe.
 /// Memory:   two sketches for each parameter.
-/// Source:   docs/calibration.md.
+/// Source:   docs/lab/calibration.md.
 
 #include <array>
 #include <optional>

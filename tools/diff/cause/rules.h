@@ -3,7 +3,7 @@
 /// Names the probable cause of a divergence: a finding, or by rules over what both runs recorded.
 ///
 /// A rule joins the root to something else that differs: a setting, code, a type, a random generator.
-/// It is silent unless the root's place fits. How often each rule was right: docs/calibration.md.
+/// It is silent unless the root's place fits. How often each rule was right: docs/lab/calibration.md.
 
 #include <optional>
 
