@@ -70,7 +70,8 @@ class Package(unittest.TestCase):
             (cls.root / folder).mkdir(parents=True)
         for name in GLIBC:
             shutil.copy(library_of(cls.tree / "lib" / "libconvtrace-core.so", name), cls.root / "lib/x86_64-linux-gnu" / name)
-        for user in (PYTHON, _ctypes.__file__, binascii.__file__):  # Python's own needs
+        parts = (getattr(part, "__file__", PYTHON) for part in (_ctypes, binascii))  # or built in
+        for user in (PYTHON, *parts):  # Python's own needs
             for path in libraries_of(user):
                 if not path.startswith(sys.base_prefix) and not (cls.root / "lib/x86_64-linux-gnu" / os.path.basename(path)).exists():
                     shutil.copy(path, cls.root / "lib/x86_64-linux-gnu")
