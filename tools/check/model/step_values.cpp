@@ -22,6 +22,7 @@ Role role_of(std::string_view slot) {
       {"output", Role::kOutput},
       {"grad_output", Role::kGradOutput},
       {"param", Role::kParameter},
+      {"param_written", Role::kWritten},
       {"grad", Role::kGradient},
       {"grad_unclipped", Role::kUnclipped},
       {"buffer", Role::kBuffer},

@@ -25,6 +25,7 @@ enum class Role : uint8_t {
   kOutput,
   kGradOutput,
   kParameter,
+  kWritten,  ///< a parameter that the program wrote itself
   kGradient,
   kUnclipped,  ///< a gradient before clipping
   kBuffer,

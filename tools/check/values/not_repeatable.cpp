@@ -46,12 +46,13 @@ bool draws_numbers(std::string_view kind) {
 class NotRepeatable : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
-    backward_.clear();
+    parting_.clear();
     recomputed_ = false;
     std::set<format::StringId> moved;  // modules with buffers that changed
     for (const Value& value : step.values) {
-      if (value.role == Role::kGradOutput || value.role == Role::kLoss)
-        backward_.push_back(value.seq);
+      const bool parts = value.role == Role::kGradOutput || value.role == Role::kLoss ||
+                         value.role == Role::kWritten;
+      if (parts) parting_.push_back(value.seq);
       if (value.role == Role::kBuffer) moved.insert(value.place.scope);
     }
     Series series;
@@ -94,9 +95,9 @@ class NotRepeatable : public Check {
            !around.facts.is_parametrized(key.scope);
   }
 
-  /// Whether weights may have moved between two calls: an optimizer's trial step, or one by hand.
-  [[nodiscard]] bool parted_by_backward(uint64_t a, uint64_t b) const {
-    return std::ranges::upper_bound(backward_, a) != std::ranges::upper_bound(backward_, b);
+  /// Whether weights may have moved between two calls: an optimizer's trial step, or a write by hand.
+  [[nodiscard]] bool are_parted(uint64_t a, uint64_t b) const {
+    return std::ranges::upper_bound(parting_, a) != std::ranges::upper_bound(parting_, b);
   }
 
   /// The earliest input of a recomputation that is another than in the forward pass. What a
@@ -154,10 +155,9 @@ class NotRepeatable : public Check {
       const CallStep& now = call->second;
       const auto [entry, is_new] = by_inputs.try_emplace(bits(now.inputs), &now);
       const CallStep& before = *std::exchange(entry->second, &now);
-      const bool comparable =
-          !is_new && before.inputs.size() == now.inputs.size() &&
-          before.outputs.size() == now.outputs.size() &&
-          !parted_by_backward(before.outputs.front()->seq, now.outputs.front()->seq);
+      const bool comparable = !is_new && before.inputs.size() == now.inputs.size() &&
+                              before.outputs.size() == now.outputs.size() &&
+                              !are_parted(before.outputs.front()->seq, now.outputs.front()->seq);
       if (!comparable) continue;
       look("not-repeatable");
       if (bits(before.outputs) != bits(now.outputs))
@@ -247,8 +247,9 @@ class NotRepeatable : public Check {
     report(std::move(finding));
   }
 
-  std::vector<uint64_t> backward_;  ///< records of this step's backward passes, ascending
-  bool recomputed_ = false;         ///< this step's recomputation gave other outputs
+  std::vector<uint64_t> parting_;  ///< records of this step's backward passes, and of weights
+                                   ///< that the program wrote, ascending
+  bool recomputed_ = false;        ///< this step's recomputation gave other outputs
 };
 
 }  // namespace

@@ -48,6 +48,14 @@ TEST_CASE("check not-repeatable: two calls of a layer of torch", "[check][repeat
   CHECK(found(result) == List{{"not-repeatable", Severity::kWarning, 1, "act", "output:0"}});
   CHECK(contains(result.findings[0].text, "when it was called again in the step"));
   CHECK(silent(twice(kRelu, noise(2, 32), noise(2, 32)), "not-repeatable"));
+  Training merged = twice(kRelu, noise(2, 32), noise(3, 32));  // a weight is written in between
+  const auto second = std::ranges::find_if(merged.entries, [](const Entry& entry) {
+    return entry.step == 1 && entry.value.scope == "act" && entry.value.call == 1;
+  });
+  Entry written = *second;
+  written.value.slot = "param_written:weight";
+  merged.entries.insert(second, written);
+  CHECK(unknown(merged, "not-repeatable"));
   // Another order of additions is a hint.
   const List rounding =
       found(twice(kRelu, noise(2, 32), scaled(noise(2, 32), 1.001)), "not-repeatable");
