@@ -376,16 +376,19 @@ class ReusedOutputs(ObservedTest):
 
             @staticmethod
             def backward(ctx, gradient):
-                return (gradient * 2 if ctx.own else torch.mul(gradient, 2, out=buffer)), None
+                given = gradient * 2 if ctx.own else torch.mul(gradient, 2, out=buffer)
+                return (given.view_as(given) if views else given), None
 
         class Passes(Scaled):
             @staticmethod
             def backward(ctx, gradient):
                 return gradient, None
 
-        self.assertEqual(self.told(lambda a, b: Scaled.apply(a, False).tanh() + Scaled.apply(a, False)),
-                         [("", "reused.ScaledBackward", "grad_input:0, 0, 1, 0, AddmmBackward0")])
-        self.fake.messages.clear()
+        for views in False, True:
+            told = self.told(lambda a, b: Scaled.apply(a, False).tanh() + Scaled.apply(a, False))
+            self.assertEqual([(name, *value.split(", ")[::4]) for _, name, value in told],
+                             [("reused.ScaledBackward", "grad_input:0", "AddmmBackward0")])
+            self.fake.messages.clear()
         for join in (lambda a, b: Scaled.apply(a, True).tanh() + Scaled.apply(a, True),
                      lambda a, b: Scaled.apply(Scaled.apply(a, False), False), lambda a, b: Passes.apply(Passes.apply(a, 0), 0) + b):
             self.assertEqual(self.told(join), [])

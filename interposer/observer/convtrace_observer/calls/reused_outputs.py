@@ -130,9 +130,9 @@ class ReusedOutputs:
 
 
 class WaitingGradients:
-    """Gradients that a backward returns in a tensor that it has returned before, and that autograd still holds: for a node
-    that waits for its other gradients. Told by the number of C++'s references to the tensor, which is larger than when it
-    was first returned."""
+    """Gradients that a backward returns in a tensor, or in a view of all of a tensor, that it has returned before, and that
+    autograd still holds: for a node that has not run. Told by the number of C++'s references to the tensor, which is larger
+    than when it was first returned."""
 
     def __init__(self, observer):
         self._observer = observer
@@ -155,16 +155,19 @@ class WaitingGradients:
             slot = "grad_input:%d" % index
             position = self._counts[op, slot]
             self._counts[op, slot] += 1
-            count = getattr(tensor, "_use_count", None)  # an older torch does not say
-            if count is None or len(self._given) == _MOST_CALLS or any(one is tensor for one in taken):
+            base = tensor._base
+            whole = base is not None and base.numel() == tensor.numel()
+            held = base if whole else tensor  # each view of a base refers to it
+            count = getattr(held, "_use_count", None)  # an older torch does not say
+            if count is None or len(self._given) == _MOST_CALLS or any(one is held or one._base is held for one in taken):
                 continue
             known, references = (op, slot, value.storage), count()
-            before = self._given.get(id(tensor))
+            before = self._given.get(id(held))
             if before is None or before[0] != known:
-                self._given[id(tensor)] = known, references, position, thread.place()
+                self._given[id(held)] = known, references, position, thread.place()
                 continue
             _, first, earlier, (scope, call) = before
-            self._given[id(tensor)] = known, first, position, thread.place()
+            self._given[id(held)] = known, first, position, thread.place()
             if references > first and self._told < _MOST_TOLD and index < len(next_nodes):
                 self._told += 1
                 thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
