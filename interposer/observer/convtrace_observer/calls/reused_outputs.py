@@ -138,7 +138,8 @@ class WaitingGradients:
         self._observer = observer
         self._step, self._told = -1, 0
         self._counts = collections.Counter()  # (op, slot) -> calls in this step
-        self._given = {}  # id of a tensor -> (op, slot, storage, references at first, position and place of the last call)
+        # id of a tensor -> (op, slot, storage, whether in a view), references at first, position and place of the last call
+        self._given = {}
 
     def see(self, thread, op, taken, given, next_nodes):
         """Behind a backward that took the tensors `taken` and gave `given`. `next_nodes`: names of the nodes that get these,
@@ -161,7 +162,7 @@ class WaitingGradients:
             count = getattr(held, "_use_count", None)  # an older torch does not say
             if count is None or len(self._given) == _MOST_CALLS or any(one is held or one._base is held for one in taken):
                 continue
-            known, references = (op, slot, value.storage), count()
+            known, references = (op, slot, value.storage, whole), count()
             before = self._given.get(id(held))
             if before is None or before[0] != known:
                 self._given[id(held)] = known, references, position, thread.place()
