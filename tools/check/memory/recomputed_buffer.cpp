@@ -6,9 +6,10 @@
 /// statistics that move in it have seen each batch twice, what counts has counted twice.
 /// Judged: buffers whose bits change in a call of a recomputation, in a step in which a call of the
 /// forward pass with the same inputs has changed them, too.
-/// Silent: the count of batches alone, of a norm with a momentum; a recomputation with other tensors in the buffers' place; buffers that one of the two
-/// passes leaves as they are, so that each batch counts once; a recomputation that writes what is
-/// there already; calls in a backward pass with inputs that no call of the forward pass had.
+/// Silent: the count of batches alone, of a norm with a momentum; a recomputation with other tensors
+/// in the buffers' place; buffers that one of the two passes leaves as they are, so that each batch
+/// counts once; a recomputation that writes what is there already; calls in a backward pass with
+/// inputs that no call of the forward pass had.
 /// Hint: the vectors of a spectral norm, which come nearer to what they are with each call.
 /// Not told apart: a momentum that was chosen for two updates.
 

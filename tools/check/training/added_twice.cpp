@@ -30,7 +30,6 @@ namespace {
 constexpr double kRoundings = 4;  ///< in units of the roundoff of what is in the leaf
 constexpr double kDistinct = 16;  ///< times what rounding may do
 constexpr unsigned kLeastCalls = 2, kLeastPasses = 2;
-constexpr double kSameSums = 1e-3;  ///< of sums, as shares of the magnitudes
 
 using Sums = std::array<double, format::Sketch::kBuckets>;
 

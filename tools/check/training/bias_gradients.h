@@ -12,6 +12,9 @@
 
 namespace convtrace::check {
 
+/// How far two sums may be apart and be the same, as a share of the magnitudes that were added up.
+inline constexpr double kSameSums = 1e-3;
+
 [[nodiscard]] inline bool adds_a_bias(std::string_view kind) {
   return kind == "Linear" || kind.starts_with("Conv") || kind.ends_with("Norm") ||
          kind.starts_with("BatchNorm");

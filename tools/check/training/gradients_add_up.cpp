@@ -19,8 +19,6 @@
 namespace convtrace::check {
 namespace {
 
-constexpr double kSame = 1e-3;
-
 class GradientsAddUp : public Check {
   static constexpr unsigned kLeastSteps = 3;
 
@@ -60,7 +58,7 @@ class GradientsAddUp : public Check {
     sums.size += size;
     if (sums.steps++ == 0) return;  // nothing before it
     look("gradients-add-up");
-    const double found = gradient.stats.sum.as_f64(), allowed = kSame * sums.size;
+    const double found = gradient.stats.sum.as_f64(), allowed = kSameSums * sums.size;
     const bool whole = std::abs(found - sums.all) <= allowed;
     const bool own = std::abs(found - now) <= 10 * allowed;
     if (own && !whole)  // it was cleared before this step

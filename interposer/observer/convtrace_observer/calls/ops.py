@@ -150,7 +150,7 @@ class CustomOps:
             if tag is not None:
                 known = node is not None and node.call is not None and not self._is_asked()
                 added = self._added.before(self._observer.threads.state, tag, args[0])
-                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None), tag, added
+                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None), added
         except BaseException:
             slot[0] = before
             raise
@@ -160,8 +160,9 @@ class CustomOps:
         slot, before, begun = state
         try:
             if begun is not None:
-                op, tag, added = begun
-                given = _NONE if raised else self._added.after(self._observer.threads.state, tag, added, op[4], result)
+                op, added = begun
+                thread, _, tag, _, taken, _ = op
+                given = _NONE if raised else self._added.after(thread, tag, added, taken, result)
                 self._ended(op, result, raised, given)
         finally:
             slot[0] = before

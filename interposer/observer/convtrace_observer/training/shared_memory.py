@@ -70,7 +70,8 @@ class SharedMemory:
             gradients = self._items((parameter, self._observer.read.bare(parameter).grad, owner.place, "grad:" + owner.name)
                                     for parameter, owner in all_parameters)
             watch.gradients, before = {}, watch.gradients
-            for first, second in _pairs(gradients + self._items(self._states(optimizer, all_parameters))):
+            states = self._items(self._states(optimizer, all_parameters))
+            for first, second in _pairs(gradients + states):
                 if first.slot.startswith("grad:") and second.slot.startswith("state:"):
                     self._tell(thread, watch, number, first, second, "held")
             for first, second in _pairs(gradients):
@@ -80,8 +81,7 @@ class SharedMemory:
                         "new" if first.memory.storage == storage else "foreign")
                 self._tell(thread, watch, number, first, second, word)
             if watch.written:
-                watch.written = {item.memory.storage: item.memory.version
-                                 for item in self._items(self._states(optimizer, all_parameters))
+                watch.written = {item.memory.storage: item.memory.version for item in states
                                  if item.memory.storage in watch.written}
         self._submit(thread)
 
