@@ -379,6 +379,16 @@ class ReusedOutputs(ObservedTest):
                 given = gradient * 2 if ctx.own else torch.mul(gradient, 2, out=buffer)
                 return (given.view_as(given) if Scaled.views else given), None
 
+        class Halves(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.set_materialize_grads(False)  # of an output that nobody uses it gets None
+                return x / 2, x / 2
+
+            @staticmethod
+            def backward(ctx, gradient, unused):
+                return torch.div(gradient, 2, out=torch.empty_like(gradient))
+
         class Passes(Scaled):
             @staticmethod
             def backward(ctx, gradient):
@@ -391,6 +401,7 @@ class ReusedOutputs(ObservedTest):
                              [("reused.ScaledBackward", "grad_input:0", "AddmmBackward0")])
             self.fake.messages.clear()
         for join in (lambda a, b: Scaled.apply(a, True).tanh() + Scaled.apply(a, True),
+                     lambda a, b: Halves.apply(a)[0] + Halves.apply(b)[0],
                      lambda a, b: Scaled.apply(Scaled.apply(a, False), False), lambda a, b: Passes.apply(Passes.apply(a, 0), 0) + b):
             self.assertEqual(self.told(join), [])
 

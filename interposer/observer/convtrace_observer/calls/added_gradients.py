@@ -3,11 +3,12 @@
 That both are the same one, the values tell: from the second such call of the op on, what the leaf's gradient is before the
 op, if it has one (`grad_before:I`), and behind it (`grad_after:I`) is recorded beside `grad_input:I`, which it returns.
 """
-from ..base import engine, values
+from ..base import contents, engine, values
 from . import reused_outputs
 
 _MOST = 64  # leaves of ops that are recorded
 _LEAF = "AccumulateGrad"
+_NONE = frozenset()
 
 
 class AddedGradients:
@@ -31,7 +32,7 @@ class AddedGradients:
         noted = []
         with observer.read.unobserved():
             for position, one in enumerate(wanted):
-                leaf = one.variable if type(one).__name__ == _LEAF else None
+                leaf = one.variable if contents.name_of(type(one)) == _LEAF else None
                 if not observer.read.is_plain(leaf):
                     continue
                 gradient = leaf.grad
@@ -47,12 +48,12 @@ class AddedGradients:
         """Behind it. @param taken  the gradients that it was given. @param result  what it returned.
         @return the ids of the leaves that it returned a gradient for"""
         if before is None:
-            return frozenset()
+            return _NONE
         try:
             return self._after(thread, tag, *before, taken, result)
         except Exception as error:
             self._observer.failed("gradients of leaves", error)
-            return frozenset()
+            return _NONE
 
     def _after(self, thread, tag, wanted, noted, taken, result):
         returned = [one for one in (result if type(result) is tuple else (result,)) if one is not None]
@@ -61,7 +62,7 @@ class AddedGradients:
             self._waiting.see(thread, tag.name, taken, returned, [self._nodes.name(one) for one in wanted] if known else ())
             if known:
                 self._look(thread, tag, noted)
-        return {id(leaf) for _, leaf, _, _ in noted} if known else frozenset()
+        return {id(leaf) for _, leaf, _, _ in noted} if known else _NONE
 
     def _look(self, thread, tag, noted):
         for position, leaf, gradient, version in noted:

@@ -142,25 +142,26 @@ class WaitingGradients:
         self._given = {}
 
     def see(self, thread, op, taken, given, next_nodes):
-        """Behind a backward that took the tensors `taken` and gave `given`. `next_nodes`: names of the nodes that get these,
-        empty where that is not known. Must run inside `with read.unobserved()`."""
-        observer = self._observer
+        """Behind a backward that took `taken`, in which a gradient may be missing, and gave the tensors `given`.
+        `next_nodes`: names of the nodes that get these, empty where that is not known. Must run inside `with read.unobserved()`."""
+        observer, read = self._observer, self._observer.read
         if self._step != observer.step:
             self._step, self._told = observer.step, 0
             self._counts.clear()
             self._given.clear()
         for index, tensor in enumerate(given):
-            value = observer.read.again(tensor)
+            value = read.again(tensor)
             if value is None:
                 continue
             slot = "grad_input:%d" % index
             position = self._counts[op, slot]
             self._counts[op, slot] += 1
-            base = tensor._base
-            whole = base is not None and base.numel() == tensor.numel()
+            base = read.bare(tensor)._base
+            whole = base is not None and read.bare(base).numel() == read.bare(tensor).numel()
             held = base if whole else tensor  # each view of a base refers to it
-            count = getattr(held, "_use_count", None)  # an older torch does not say
-            if count is None or len(self._given) == _MOST_CALLS or any(one is held or one._base is held for one in taken):
+            count = getattr(read.bare(held), "_use_count", None)  # an older torch does not say
+            if count is None or len(self._given) == _MOST_CALLS or any(
+                    one is held or read.bare(one)._base is held for one in read.tensors(taken)):
                 continue
             known, references = (op, slot, value.storage, whole), count()
             before = self._given.get(id(held))
