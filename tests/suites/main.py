@@ -5,7 +5,7 @@ usage: tools/suites [NAME...]      without names: the small ones that tools/test
        tools/suites --list         the table: name, version, tests from, limit of a run in seconds, small or long
        tools/suites --pin NAME...  installs the newest versions of what the packages depend on, and adds them to pins.txt
 
-options: --record   writes the rows into docs/suites.md, and leaves those of other suites as they are
+options: --record   writes the rows into docs/lab/suites.md, and leaves those of other suites as they are
          --limit S  seconds for each of the two runs, where that is less than the table says
          --commit C what the build folder was built from, where that is not what is checked out
 
@@ -171,7 +171,7 @@ def main(root, words):
             print(page.row(result), flush=True)
             sys.stderr.write(explain(result))
             if asked.record:
-                page.record(root / "docs" / "suites.md", result)
+                page.record(root / "docs" / "lab" / "suites.md", result)
     except sources.Missing as reason:
         print("suites: %s cannot be had: %s" % (name, reason), file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The table of results: a row for each suite, as docs/suites.md has it."""
+"""The table of results: a row for each suite, as docs/lab/suites.md has it."""
 import subprocess
 
 COLUMNS = ("suite", "version", "tests from", "tests", "plain: passed/failed", "traced", "differences", "flaky", "CPU", "trace",
