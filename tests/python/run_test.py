@@ -14,10 +14,10 @@ from short_run import long
 class Run(ControlsTest):
     """`convtrace run` says where the trace goes, and at the end what is in it."""
 
-    def run_loop(self, *command, steps=3, stderr=subprocess.PIPE):
+    def run_loop(self, *command, steps=3, stderr=subprocess.PIPE, options=("--output", "a.ctrace")):
         environment = {k: v for k, v in os.environ.items()
                        if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
-        return subprocess.run([RUN, "run", "--output", "a.ctrace", "--", *command], cwd=self.folder,
+        return subprocess.run([RUN, "run", *options, "--", *command], cwd=self.folder,
                               env=environment, input="1\n" * steps, stdout=subprocess.PIPE,
                               stderr=stderr, text=True)
 
@@ -42,11 +42,28 @@ class Run(ControlsTest):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertRegex(done.stderr, r"^convtrace: CT-2104 a.ctrace exists: choose another --output .*\n$")
 
+    def test_an_output_that_cannot_be_written_is_said_before_the_program_begins(self):
+        for output in "/proc/a.ctrace", os.path.join("no", "such", "folder", "a.ctrace"):
+            done = self.run_loop(*self.program(), options=("--output", output))
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, r"^convtrace: CT-2106 %s: No such file or directory\n$" % output)
+        done = self.run_loop(*self.program(), options=("--output", os.path.join("made", "a.ctrace")))
+        self.assertEqual((done.returncode, os.listdir(os.path.join(self.folder, "made"))), (0, ["a.ctrace"]))
+
     def test_an_env_that_takes_the_library_away(self):
         done = self.run_loop("env", "-i", "true")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertEqual(done.stderr, "convtrace: CT-2201 nothing will be traced: env -i takes LD_PRELOAD away; "
                          "put `convtrace run --` behind its options\n")
+
+    def test_a_warning_that_nobody_reads_does_not_end_the_command(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = self.run_loop("env", "-i", "echo", "it ran", stderr=writer)
+        finally:
+            os.close(writer)
+        self.assertEqual((done.returncode, done.stdout), (0, "it ran\n"))
 
     @long("test_a_child_deep_down_that_trains_is_known")
     def test_through_a_shell(self):

@@ -1,5 +1,7 @@
 #include "tools/common/complaints.h"
 
+#include <signal.h>
+
 #include <cstdio>
 
 #include "tools/common/escape.h"
@@ -11,7 +13,13 @@ std::string numbered(MessageId id, std::string_view text) {
 }
 
 void complain(MessageId id, std::string_view text) {
+  // A line that nobody reads does not end `convtrace run`, whose command is still to come.
+  struct sigaction before {};
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  const bool kept = sigaction(SIGPIPE, &ignored, &before) == 0;
   std::fprintf(stderr, "convtrace: %s\n", numbered(id, text).c_str());
+  if (kept) sigaction(SIGPIPE, &before, nullptr);
 }
 
 void complain(MessageId id, const std::string& path, std::string_view text) {

@@ -1,6 +1,8 @@
 #include "tools/cli/run/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/program.h"
 #include "tools/cli/base/tree.h"
+#include "tools/cli/run/like.h"
 #include "tools/common/child.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
@@ -102,17 +105,32 @@ void announce(const std::string& value) {
   setenv(settings::kAnnounceName.data(), value.c_str(), 1);
 }
 
-/// Reported before the program begins.
-bool is_taken(const settings::Settings& settings) {
+/// Reports before the program begins that there would be no file for its trace. Of a name with %, whose
+/// file is the process's own, nothing is known here.
+bool has_output(const settings::Settings& settings) {
   const std::string& output = settings.output;
   std::error_code error;
-  if (settings.overwrite || output.find('%') != std::string::npos ||
-      !std::filesystem::exists(output, error))
+  if (output.find('%') != std::string::npos) return true;
+  if (std::filesystem::exists(output, error)) {
+    if (settings.overwrite) return true;
+    complain(MessageId::kExists,
+             escape_text(output) +
+                 " exists: choose another --output (%p in it is the process), or say --overwrite");
     return false;
-  complain(MessageId::kExists,
-           escape_text(output) +
-               " exists: choose another --output (%p in it is the process), or say --overwrite");
-  return true;
+  }
+  // As the engine does: a folder of which the last level is missing is made.
+  const std::string folder = std::filesystem::path(output).parent_path();
+  const bool made = !folder.empty() && mkdir(folder.c_str(), 0777) == 0;
+  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int reason = errno;
+  if (fd >= 0) {
+    unlink(output.c_str());
+    close(fd);
+  } else {
+    complain(MessageId::kNotWritten, output, std::strerror(reason));
+  }
+  if (made) rmdir(folder.c_str());
+  return fd >= 0;
 }
 
 }  // namespace
@@ -138,6 +156,8 @@ std::string preload_library() {
 
 Prepared prepare_run(const RunOptions& options) {
   if (!apply_options(options)) return {ExitCode::kUsage, {}, {}};
+  if (!options.like.empty() && !take_settings_of(options.like))
+    return {ExitCode::kUsage, {}, {}};
   std::optional<settings::Settings> wanted = check_settings();
   if (!wanted) return {ExitCode::kUsage, {}, {}};
   const std::string library = preload_library();
@@ -159,7 +179,7 @@ int run_command(const RunOptions& options) {
   if (prepared.refusal != ExitCode::kClean) return static_cast<int>(prepared.refusal);
   if (options.dry_run) return print_environment(options);
   const bool traced = prepared.in_vain.empty();
-  if (traced && is_taken(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
+  if (traced && !has_output(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
   if (!traced) complain(MessageId::kNothingToTrace, "nothing will be traced: " + prepared.in_vain);
   return start_prepared(options.command, traced);
 }
