@@ -251,7 +251,7 @@ std::optional<format::TraceMeta> Engine::changed_meta(OpenTrace& trace) {
 
 format::TraceMeta Engine::meta() {
   if (!process_meta_) {
-    process_meta_ = process_meta(environ);
+    process_meta_ = process_meta(environ, settings_.environment);
     const Rank rank = controls_.rank();
     process_meta_->rank = rank.rank;
     process_meta_->world_size = rank.world_size;

@@ -2,11 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
+#include <span>
+
+#include "format/base/bytes.h"
+#include "format/base/checksum.h"
 
 namespace convtrace::engine {
 namespace {
@@ -40,6 +46,21 @@ constexpr std::string_view kNumericsNames[] = {"ATEN_CPU_CAPABILITY",
                                                "TORCH_BLAS_PREFER_CUBLASLT",
                                                "XLA_FLAGS"};
 static_assert(std::is_sorted(std::begin(kNumericsNames), std::end(kNumericsNames)));
+
+/// Variables, or with a '_' at the end their beginnings, that differ between two starts of one program:
+/// of the shell, the terminal, the session and the job. Also what is recorded elsewhere, and convtrace's.
+constexpr std::string_view kOfStart[] = {
+    "_",        "COLUMNS",    "CONVTRACE",      "CONVTRACE_", "DBUS_",        "DISPLAY",
+    "HOSTNAME", "HISTFILE",   "INVOCATION_ID",  "LINES",      "LSB_",         "LD_PRELOAD",
+    "LS_COLORS", "JOURNAL_STREAM", "MASTER_ADDR", "MASTER_PORT", "OLDPWD",    "PBS_",
+    "PWD",      "PYTHONPATH", "SHLVL",          "SLURM_",     "SSH_",         "STY",
+    "TERM",     "TMUX",       "TMUX_",          "TORCHELASTIC_", "VSCODE_",   "WINDOWID", "XDG_"};
+
+bool is_of_start(std::string_view name) {
+  return std::ranges::any_of(kOfStart, [name](std::string_view one) {
+    return one.size() > 1 && one.ends_with('_') ? name.starts_with(one) : name == one;
+  });
+}
 
 bool contains_ignoring_case(std::string_view text, std::string_view word) {
   const auto equal = [](char a, char b) {
@@ -126,13 +147,35 @@ std::vector<std::pair<std::string, std::string>> numerics_switches(const char* c
   return facts;
 }
 
-format::TraceMeta process_meta(const char* const* environment) {
+std::string hashed_environment(const char* const* environment) {
+  constexpr size_t kMostBytes = 16 * 1024;
+  std::vector<std::string> entries;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (name.size() == entry.size() || is_of_start(name) || is_secret_name(name) ||
+        std::ranges::binary_search(kNumericsNames, name) || name.find(' ') != name.npos)
+      continue;
+    const auto value = std::as_bytes(std::span(entry.substr(name.size() + 1)));
+    char hash[16];
+    std::snprintf(hash, sizeof hash, "=#%08" PRIx32, format::checksum32(value));
+    entries.push_back(std::string(name) + hash);
+  }
+  std::ranges::sort(entries);
+  std::string all;
+  for (const std::string& entry : entries)
+    if (all.size() + entry.size() < kMostBytes) all += (all.empty() ? "" : " ") + entry;
+  return all;
+}
+
+format::TraceMeta process_meta(const char* const* environment, bool with_environment) {
   format::TraceMeta meta;
   meta.tool_version = CONVTRACE_VERSION;
   meta.host = host_name();
   meta.pid = static_cast<uint32_t>(getpid());
   meta.command_line = mask_secrets(read_command_line());
   meta.facts = numerics_switches(environment);
+  if (with_environment) meta.facts.emplace_back("run.environment", hashed_environment(environment));
   std::error_code ignored;  // of a directory that was removed
   const std::string directory = std::filesystem::current_path(ignored).string();
   if (!directory.empty()) meta.facts.emplace_back("run.directory", directory);

@@ -32,7 +32,14 @@ namespace convtrace::engine {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> numerics_switches(
     const char* const* environment);
 
+/// @return "NAME=#HASH NAME=#HASH ...", sorted: 32 bits of a hash of the value of each other variable that
+/// may decide what a program computes. Those whose names look secret are left out, and so is what
+/// differs from start to start.
+[[nodiscard]] std::string hashed_environment(const char* const* environment);
+
+/// @param with_environment  whether hashed_environment() is among the facts.
 /// @return META without uuid and clocks, which the writer adds.
-[[nodiscard]] format::TraceMeta process_meta(const char* const* environment);
+[[nodiscard]] format::TraceMeta process_meta(const char* const* environment,
+                                             bool with_environment);
 
 }  // namespace convtrace::engine

@@ -38,9 +38,23 @@ TEST_CASE("process_facts: only switches that change numerics are taken, sorted",
                           {"switch.CUBLAS_WORKSPACE_CONFIG", ":16:8"}});
 }
 
+TEST_CASE("process_facts: of other variables hashes are taken, sorted", "[engine][facts]") {
+  const char* const environment[] = {"FUSED=1", "HOME=/home/u", "NCCL_ALGO=Ring",   "BROKEN",
+                                     "PWD=/x",  "_=/bin/x",     "SLURM_JOB_ID=7",   "API_TOKEN=x",
+                                     "SLURM=1", nullptr};
+  const std::string all = hashed_environment(environment);
+  REQUIRE(all.size() == sizeof "FUSED=#12345678 HOME=#12345678 SLURM=#12345678" - 1);
+  CHECK(all.starts_with("FUSED=#"));
+  CHECK(all.find(" HOME=#") != all.npos);
+  CHECK(all.substr(6, 9) == all.substr(all.size() - 9));  // of one value one hash
+  const char* const other[] = {"FUSED=0", nullptr};
+  CHECK(hashed_environment(other).substr(0, 15) != all.substr(0, 15));
+  CHECK(process_meta(environment, true).fact("run.environment") == all);
+}
+
 TEST_CASE("process_facts: META names this process", "[engine][facts]") {
   const char* const environment[] = {nullptr};
-  const convtrace::format::TraceMeta meta = process_meta(environment);
+  const convtrace::format::TraceMeta meta = process_meta(environment, false);
   CHECK(meta.pid == static_cast<uint32_t>(getpid()));
   REQUIRE_FALSE(meta.command_line.empty());
   CHECK(meta.command_line[0].find("engine_unit") != std::string::npos);

@@ -433,3 +433,16 @@ TEST_CASE("diff: metadata that differs is listed, versions first", "[diff][prefl
   REQUIRE(packages.size() == 4);
   CHECK(packages[0].name == "package.b");  // before those of one run alone
 }
+
+TEST_CASE("diff: variables of the environment that differ are named, and excuse nothing",
+          "[diff][preflight]") {
+  Run base = test::training(), cand = base;
+  base.meta.facts.emplace_back("run.environment", "FUSED=#00000001 HOME=#00000002 OLD=#00000003");
+  CHECK(compared(base, cand).preflight.empty());  // the candidate's were not recorded
+  cand.meta.facts.emplace_back("run.environment", "FUSED=#00000009 HOME=#00000002");
+  const auto told = compared(base, cand).preflight;
+  REQUIRE(told.size() == 1);
+  CHECK(told[0] == diff::PreflightEntry{diff::kEnvironment, "FUSED=#00000001 OLD=#00000003",
+                                        "FUSED=#00000009"});
+  CHECK(diff::meaning_of(told[0]).excuse == diff::Excuse::kNone);
+}

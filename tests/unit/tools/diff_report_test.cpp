@@ -112,6 +112,8 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK_FALSE(contains(text(), "put back"));
   CHECK(contains(text(), "\nMKL_CBWR=AVX2 convtrace run --output root-base.ctrace"));
   CHECK(contains(text(), "\nenv -u MKL_CBWR convtrace run --output root-cand.ctrace"));
+  result.preflight = {{"environment", "FUSED=#00000001 OLD=#00000003", "FUSED=#00000009"}};
+  CHECK(contains(text(), "# first put back the baseline's environment (FUSED, OLD)\n"));
   result.preflight.clear();
   CHECK(contains(text(), "# first put back the baseline's files, packages and environment\n"));
   result.base_command.files = result.cand_command.files = {{"a.py", "00"}};

@@ -46,6 +46,8 @@ constexpr std::string_view kCompiling =
 constexpr std::string_view kPythonItself =
     "functions of Python itself may add in another way, as sum() of floats since 3.12";
 constexpr std::string_view kOptions = "options may choose what is computed";
+constexpr std::string_view kVariables =
+    "variables that a program may read; the values are not recorded";
 constexpr std::string_view kMachine =
     "another machine's processor may have other instructions, which add in another order";
 constexpr std::string_view kWorld =
@@ -119,6 +121,7 @@ constexpr Row kRows[] = {
     {"compiled", {kRounding, kCompiling}},
     {"command line", {kMay, kOptions}},
     {"host", {kMay, kMachine}},
+    {"environment", {kNone, kVariables}},
     {"setting.rules", {kNone, kRecorded}},
     {"setting.CONVTRACE_MODE", {kNone, kRecorded}},
     {"setting.CONVTRACE_STEPS", {kNone, kRecorded}},

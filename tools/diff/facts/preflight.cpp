@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -49,11 +51,41 @@ Facts facts_of(const format::TraceMeta& meta) {
 /// what calls of compiled regions are made of, and how the program ended (coverage.h).
 bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // reported with the offset of the steps
+  // What they led to is in CONVTRACE_STEPS.
+  if (name == "overhead" || name == "setting.CONVTRACE_OVERHEAD") return true;
   for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "compiled.",
                              "compiled_made.", "compiled_dropped.", "run.", "exit."})
     if (name.starts_with(prefix)) return true;
   return name.starts_with("setting.") && (name.ends_with("output") || name.ends_with("OUTPUT") ||
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
+}
+
+/// Of the variables of both environments those that differ, as the text of one run has them.
+/// @return nullopt if it has none of them.
+std::optional<std::string> variables_of(const std::set<std::string>& ours,
+                                        const std::set<std::string>& theirs) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> differing;
+  std::ranges::set_difference(ours, theirs, std::back_inserter(differing));
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, differing.size()); ++i)
+    text += (i == 0 ? "" : " ") + differing[i];
+  if (differing.size() > kMost)
+    text += " and " + std::to_string(differing.size() - kMost) + " more";
+  return text.empty() ? std::nullopt : std::optional(std::move(text));
+}
+
+/// Adds the variables of the environment whose hashes differ.
+void compare_environments(const format::TraceMeta& base, const format::TraceMeta& cand,
+                          std::vector<PreflightEntry>& entries) {
+  const auto variables = [](const format::TraceMeta& meta) {
+    std::istringstream text(std::string(meta.fact("run.environment").value_or("")));
+    return std::set(std::istream_iterator<std::string>(text), {});
+  };
+  const std::set<std::string> a = variables(base), b = variables(cand);
+  if (a.empty() || b.empty()) return;  // not recorded
+  PreflightEntry entry{kEnvironment, variables_of(a, b), variables_of(b, a)};
+  if (entry.base || entry.cand) entries.push_back(std::move(entry));
 }
 
 int weight(std::string_view name) {
@@ -99,6 +131,7 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
     if (name.starts_with("autotune.") && (!entry.base || !entry.cand)) continue;
     if (entry.base != entry.cand && !is_about_files(name)) entries.push_back(std::move(entry));
   }
+  compare_environments(base, cand, entries);
   // A fact that only one run has is mostly a consequence of others, so it comes after them.
   std::ranges::stable_sort(entries, {}, [](const PreflightEntry& e) {
     return std::pair(weight(e.name), !e.base || !e.cand);

@@ -18,6 +18,9 @@ struct PreflightEntry {
   bool operator==(const PreflightEntry&) const = default;
 };
 
+/// The entry of environment variables whose hashes differ: "NAME=#HASH NAME=#HASH".
+inline constexpr const char* kEnvironment = "environment";
+
 /// How a process was started; unknown parts are empty.
 struct RunCommand {
   std::vector<std::string> words;  ///< the command line

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 #include "tools/common/escape.h"
@@ -169,6 +171,19 @@ std::string without_kind(const std::string& fact) {
   return fact;
 }
 
+/// "environment (FUSED, SEED)" of the entry of an environment that differs.
+std::string variables_named(const PreflightEntry& environment) {
+  std::set<std::string> names;
+  for (const auto& of_run : {environment.base, environment.cand}) {
+    std::istringstream words(of_run.value_or(""));
+    for (std::string word; words >> word;)
+      if (const size_t end = word.find("=#"); end != word.npos) names.insert(word.substr(0, end));
+  }
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return "environment (" + text + ')';
+}
+
 /// What the baseline had otherwise that no command line brings back: files, packages, switches.
 std::string differing_parts(const DiffResult& result) {
   constexpr size_t kNamed = 3;
@@ -181,7 +196,9 @@ std::string differing_parts(const DiffResult& result) {
   }
   for (const PreflightEntry& entry : result.preflight) {
     const std::string_view name = entry.name;
-    if (variable_of(entry.name).empty() && name != "host" && !name.starts_with("setting."))
+    if (name == kEnvironment) {
+      add(variables_named(entry));
+    } else if (variable_of(entry.name).empty() && name != "host" && !name.starts_with("setting."))
       add(name == "compiled" ? "use of torch.compile" : without_kind(entry.name));
   }
   for (const FactDifference& fact : result.facts)
