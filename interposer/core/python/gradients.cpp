@@ -127,6 +127,43 @@ Ref HotPath::gradient(const Arguments& given) {
   return work.submit() ? none() : Ref();
 }
 
+/// One plain loss is the rule; whatever else a pass begins from is left to Python.
+Ref HotPath::backward(const Arguments& given) {
+  PyObject *const thread = given.values[0], *const place = given.values[1],
+                  *const enter = given.values[2], *const losses = given.values[3],
+                  *const slot = given.values[4];
+  const auto in_python = [&] {
+    return call(python_backward_.get(), {thread, place, enter, losses, slot});
+  };
+  const Py_ssize_t count = losses->type == api.PyTuple_Type ? api.PyTuple_Size(losses) : 2;
+  PyObject* const loss = count == 1 ? item(losses, 0) : nullptr;
+  if (count > 1 || (loss != nullptr && !reader_.is_plain(loss))) return in_python();
+  const uint64_t scope = word(of_place_.id.of(place)), of_loss = word(slot);
+  if (failed(scope) || failed(of_loss)) return {};
+  Work work(*this, thread, false);
+  if (!work) return {};
+  uint32_t times = 0;
+  if (loss != nullptr) {
+    const Unobserved unobserved(*this);
+    if (!unobserved) return {};
+    const auto outcome = work.read(loss);
+    if (outcome == TensorReader::Outcome::kLeft) return in_python();
+    const auto phase = static_cast<uint32_t>(format::Phase::kLoss);
+    if (outcome == TensorReader::Outcome::kFailed || !occurrence(place, phase, slot, times)) {
+      return {};
+    }
+    work.put({.phase = phase,
+              .capture = full_,
+              .scope = static_cast<uint32_t>(scope),
+              .call = times,
+              .slot = static_cast<uint32_t>(of_loss)});
+  }
+  const auto phase = static_cast<uint32_t>(format::Phase::kBackward);
+  if (!occurrence(place, phase, enter, times)) return {};
+  work.scope(phase, is_true(enter), static_cast<uint32_t>(scope), times);
+  return work.submit() ? none() : Ref();
+}
+
 bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool of_gradients) {
   const auto phase =
       static_cast<uint32_t>(of_gradients ? format::Phase::kBackward : format::Phase::kOptimizer);

@@ -34,6 +34,7 @@ bool HotPath::configure(PyObject* config) {
                  {compiler_, "compiler"},
                  {python_parameter_, "record_parameter"},
                  {python_parameters_, "parameters"},
+                 {python_backward_, "backward"},
                  {pack_, "pack"},
                  {slot_, "slot"},
                  {hooks_, "hooks"},

@@ -50,6 +50,9 @@ class HotPath {
   Ref leave(const Arguments& given);
   /// (targets, gradient): gradients.record
   Ref gradient(const Arguments& given);
+  /// (thread, place of the program, whether the pass begins, the tensors that it begins from, id of
+  /// "loss"): Backward.mark
+  Ref backward(const Arguments& given);
   /// (thread, param_groups of an optimizer, of_gradients): Optimizers.record_parameters
   Ref parameters(const Arguments& given);
   /// (tensor): what TensorReader of values.py says of one, as a plain tuple of the fields of Memory; None
@@ -130,7 +133,7 @@ class HotPath {
   Ref named_slots_;
   // From the observer.
   Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
-      python_parameters_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
+      python_parameters_, python_backward_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
       hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, own_, python_ask_,
       owners_, ask_is_leaf_, has_modes_, unobserved_;
   uint8_t full_ = 0;

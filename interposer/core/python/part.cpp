@@ -40,6 +40,7 @@ PyMethodDef functions[] = {
     {"enter", entry<&HotPath::enter, 3>, kFastCall, nullptr},
     {"leave", entry<&HotPath::leave, 3>, kFastCall, nullptr},
     {"gradient", entry<&HotPath::gradient, 2>, kFastCall, nullptr},
+    {"backward", entry<&HotPath::backward, 5>, kFastCall, nullptr},
     {"parameters", entry<&HotPath::parameters, 3>, kFastCall, nullptr},
     {"memory", entry<&HotPath::memory, 1>, kFastCall, nullptr},
     {"number", entry<&HotPath::number_of_storage, 1>, kFastCall, nullptr},

@@ -63,13 +63,14 @@ class Observer(State):
         self.reused_outputs = reused_outputs.ReusedOutputs(self, torch)
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
+        self.backward = backward.Backward(self, torch)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
         self.read.memory, self.read.number_of = self.hot.memory, self.hot.number
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
         self.regions = regions.Regions(self, torch)
         self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules,
-                       self.optimizers, backward.Backward(self, torch), clipping.Clipping(self, torch),
+                       self.optimizers, self.backward, clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))
 
     def _hot_functions(self):
@@ -77,7 +78,7 @@ class Observer(State):
                 "memory": self.read.memory, "number": self.read.number_of, "sweep": self.read.numbers.sweep,
                 "operands": lambda *given: False, "ask": self.names.ask,
                 "surrounded": lambda *what: None, "gradient": functools.partial(gradients.pass_by, self),
-                "parameters": self.optimizers.record_parameters}
+                "backward": self.backward.mark, "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):
         """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""

@@ -8,7 +8,7 @@ import sys
 from . import frames, storage_numbers
 
 _KNOWN_FRAMES = 3  # Engine.make_functions, choose, Observer.__init__: functions of Python that call one another
-NAMES = ("enter", "leave", "gradient", "parameters", "memory", "number", "sweep", "operands", "ask", "forget", "end", "surrounded")
+NAMES = ("enter", "leave", "gradient", "backward", "parameters", "memory", "number", "sweep", "operands", "ask", "forget", "end", "surrounded")
 
 
 class Functions:

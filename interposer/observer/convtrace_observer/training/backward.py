@@ -67,15 +67,12 @@ class Backward:
                 return None
             if observer.steps.backward(of_loss):
                 observer.open_step(thread)
-            if of_loss and observer.capture:
-                self._record(thread, structure)
             if observer.capture:
                 observer.modules.lent.look_again(thread)
-            if observer.capture and observer.reused_outputs.any():
-                with observer.read.unobserved():
-                    observer.reused_outputs.tell(thread, structure)
-            if observer.capture:
-                self._mark(thread, 1)
+                if observer.reused_outputs.any():
+                    with observer.read.unobserved():
+                        observer.reused_outputs.tell(thread, structure)
+                self._told(thread, True, structure if of_loss else ())
             thread.slot[0] = 0
             thread.slot[1] = engine.BACKWARD
             return before
@@ -90,27 +87,23 @@ class Backward:
             thread.slot[0], thread.slot[1] = before
             observer.collectives.waited()  # by DDP; but a hook of its communication may have written since
             if observer.capture:
-                self._mark(thread, 0)
+                self._told(thread, False)
         except Exception as error:
             observer.failed("backward", error)
 
-    def _mark(self, thread, enter):
-        """A scope record of the whole pass."""
+    def _told(self, thread, enter, losses=()):
         observer = self._observer
-        place = observer.names.place("")
-        call = observer.occurrence(place, engine.BACKWARD, enter)
-        thread.batch.scope(engine.BACKWARD, enter, place.id, call)
-        observer.submit(thread)
+        observer.hot.backward(thread, observer.names.place(""), enter, losses, observer.port.intern("loss"))
 
-    def _record(self, thread, structure):
-        """Packs the loss, which goes with the mark behind it."""
+    def mark(self, thread, place, enter, losses, slot):
+        """Records that the pass begins or ends, and in front of its begin the tensors that it begins from."""
         observer = self._observer
-        place = observer.names.place("")
-        slot = observer.port.intern("loss")
         with observer.read.unobserved():
-            for tensor in observer.read.tensors(structure):
+            for tensor in observer.read.tensors(losses):
                 value = observer.read(tensor)
                 if value is not None:
                     call = observer.occurrence(place, engine.LOSS_PHASE, slot)
-                    thread.batch.tensor(engine.LOSS_PHASE, observer.full, place.id, call, slot, 0,
-                                        value)
+                    thread.batch.tensor(engine.LOSS_PHASE, observer.full, place.id, call, slot, 0, value)
+        call = observer.occurrence(place, engine.BACKWARD, enter)
+        thread.batch.scope(engine.BACKWARD, enter, place.id, call)
+        observer.submit(thread)
