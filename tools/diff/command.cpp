@@ -77,8 +77,8 @@ void describe_options(CLI::App& app, Options& options) {
       ->type_name("auto|ranks|whole")
       ->check(CLI::IsMember({"auto", "ranks", "whole"}));
   app.add_option("--map", options.map,
-                 "TOML file: ranks and modules that have other names, and how losses of ranks make "
-                 "one")
+                 "TOML file: ranks, modules and parameters that have other names, and what values "
+                 "of ranks make together")
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
       ->type_name("F");

@@ -56,7 +56,9 @@ WeightsCommand::WeightsCommand(CLI::App& app)
       ->type_name("N|start")
       ->check(is_step);
   command_->add_option("--step-b", step_b_, "The same of B")->type_name("N|start")->check(is_step);
-  command_->add_option("--map", map_, "Names in the other program (TOML: [modules], [fused])")
+  command_
+      ->add_option("--map", map_,
+                   "Names in the other program (TOML: [modules], [parameters], [fused])")
       ->type_name("FILE");
   command_->add_option("--json", json_, "Write everything as JSON (- for stdout)")->type_name("F");
   command_->footer(
