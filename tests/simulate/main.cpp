@@ -1,4 +1,4 @@
-// Makes up a job of many ranks and writes their traces; see docs/scale.md.
+// Makes up a job of many ranks and writes their traces; see docs/lab/scale.md.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
