@@ -165,6 +165,9 @@ constexpr SettingSpec kTable[] = {
         "they call, or fused kernels, too; all: also what Triton kernels write."),
     row<Flag<&S::optimizer_state>>("CONVTRACE_OPTIMIZER_STATE", "0|1", "0",
                                    "What the optimizer keeps of each parameter, after each step."),
+    row<Flag<&S::environment>>("CONVTRACE_ENVIRONMENT", "0|1", "1",
+                               "Hashes of the environment's variables, without those whose names "
+                               "look secret, so that a comparison names one that differs."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
                   "Largest trace of one process; auto is 20G or half of the free space, if that is "
                   "less."),
@@ -177,9 +180,6 @@ constexpr SettingSpec kTable[] = {
     row<SnapshotMemory>("CONVTRACE_SNAPSHOT_MEMORY", "BYTES|512M", "512M",
                         "Host memory for tensor values on their way into the trace."),
     row<Choice<&S::snapshot_full, kWhenFull>>(
-    row<Flag<&S::environment>>("CONVTRACE_ENVIRONMENT", "0|1", "1",
-                               "Hashes of the environment's variables, without those whose names "
-                               "look secret, so that a comparison names one that differs."),
         "CONVTRACE_SNAPSHOT_FULL", "degrade|block|drop", "degrade",
         "When that is full: keep the statistics alone, wait up to 10 s, or leave the record out."),
     row<Choice<&S::cpu_alloc, kCpuAllocs>>(

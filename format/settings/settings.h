@@ -46,8 +46,8 @@ struct Settings {
   std::string ops;                                // CONVTRACE_OPS
   Compiled compiled = Compiled::kCalls;           // CONVTRACE_COMPILED
   bool optimizer_state = false;                   // CONVTRACE_OPTIMIZER_STATE
-  uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   bool environment = true;                        // CONVTRACE_ENVIRONMENT
+  uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING
   Spike spike;             // CONVTRACE_SPIKE
   uint32_t samples = 8;    // CONVTRACE_SAMPLES
