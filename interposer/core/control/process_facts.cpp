@@ -158,7 +158,7 @@ std::string hashed_environment(const char* const* environment) {
       continue;
     const auto value = std::as_bytes(std::span(entry.substr(name.size() + 1)));
     char hash[16];
-    std::snprintf(hash, sizeof hash, "=#%08" PRIx32, format::checksum32(value));
+    std::snprintf(hash, sizeof hash, "=#%08" PRIx32, checksum32(value));
     entries.push_back(std::string(name) + hash);
   }
   std::ranges::sort(entries);
