@@ -6,10 +6,15 @@ usage: gpu_check_test.py BUILD SOURCE [--cpu]
 import json
 import os
 import pathlib
+import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import time
 import unittest
 import unittest.mock
@@ -28,8 +33,8 @@ NEEDS_NO_TORCH = {  # by part
 
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
 os.environ["CONVTRACE_BUILD"] = str(BUILD)
-from gpu_check import checks, machine, results, runner  # noqa: E402, F401
-from gpu_check.bench import Bench, Failure, Skip, Trace  # noqa: E402
+from gpu_check import archive, checks, machine, results, runner, schedule  # noqa: E402, F401
+from gpu_check.bench import Bench, Failure, Late, Skip, Trace  # noqa: E402
 from gpu_check.check import CHECKS, PARTS, Check  # noqa: E402
 from gpu_check.tree import Tree  # noqa: E402
 
@@ -52,9 +57,6 @@ class GpuCheck(unittest.TestCase):
     def environment(self, device=True, **environment):
         variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
         variables["LD_LIBRARY_PATH"] = str(BUILD / "fakecuda") if device else ""
-        if device:  # PyTorch has no use for the fake one: to import it each time would only take long
-            (self.out / "torch.py").write_text("raise ImportError('hidden by the test')")
-            variables["PYTHONPATH"] = str(self.out)
         return {**variables, **environment}
 
     def check(self, *arguments, device=True, **environment):
@@ -142,12 +144,13 @@ class OnTheFakeDriver(GpuCheck):
         for number, code in ((signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
             ended, seen = self.cut_off(number)
             self.assertEqual(ended, code)
+            seen["checks"] = {name: check for name, check in seen["checks"].items() if results.ran(check)}
             done, after = self.check("--part", "1", "--resume")
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertEqual({name: after["checks"][name] for name in seen["checks"]}, seen["checks"])
             self.assertEqual(after["checks"]["illegal address"]["result"], "pass")
-            again = {line[3:43].strip() for line in done.stdout.splitlines()}
-            self.assertFalse(again & set(seen["checks"]))
+            for name in seen["checks"]:
+                self.assertNotIn(" %s  " % name, done.stdout)
             next(self.out.glob("*.json")).unlink()
 
     def test_a_run_that_is_cut_off_leaves_no_children(self):
@@ -178,17 +181,18 @@ class OnTheFakeDriver(GpuCheck):
         script = """if True:
             import pathlib, sys, time
             sys.path.insert(0, sys.argv[1])
-            from gpu_check import results, runner
+            from gpu_check import results, runner, schedule
             from gpu_check.bench import Bench
             from gpu_check.check import Check
             from gpu_check.tree import Tree
-            runner.LAST_START = 0
+            schedule.UNKNOWN = schedule.END = 0
 
             def hangs(bench):
+                bench.note({"x": 2})
                 bench.run(["sh", "-c", "echo $$ >" + sys.argv[2] + "/pid; sleep 1000"], timeout=900)
 
             writer = results.Writer(pathlib.Path(sys.argv[2]), "GPU", "commit", {"date": "2026-01-01"})
-            make = lambda: Bench(Tree(pathlib.Path(sys.argv[3])), sys.executable, "cuda", False)
+            make = lambda: Bench(Tree(pathlib.Path(sys.argv[3])), sys.executable, "cuda", False, pathlib.Path(sys.argv[2]))
             checks = [Check("ends", 1, lambda bench: {"x": 1}, False), Check("hangs", 1, hangs, False),
                       Check("waits", 1, hangs, True)]
             sys.exit(runner.Runner(writer, make, time.monotonic() + 2).run(checks))"""
@@ -196,15 +200,15 @@ class OnTheFakeDriver(GpuCheck):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(done.returncode, 3, done.stderr)
         seen = self.results()["checks"]
-        self.assertEqual({name: check["result"] for name, check in seen.items()},
-                         {"ends": "pass", "hangs": "not run", "waits": "not run"})
+        self.assertEqual({name: (check["result"], check["numbers"]) for name, check in seen.items()},
+                         {"ends": ("pass", {"x": 1}), "hangs": ("not run", {"x": 2}), "waits": ("not run", {})})
         self.expect_ended([(self.out / "pid").read_text().strip()])
 
     def test_nothing_begins_when_the_time_is_nearly_over(self):
-        done, seen = self.check("--part", "1", "--seconds", "20")
+        done, seen = self.check("--part", "1", "--within", "5")
         self.assertEqual(done.returncode, 3)
         self.assertEqual({check["result"] for check in seen["checks"].values()}, {"not run"})
-        self.assertIn("the time was over before it began", done.stdout)
+        self.assertRegex(done.stdout, "skipped: threads +its 30 s do not fit into the 0 s ")
 
     def test_what_ends_early_or_hangs_is_told_apart(self):
         """A program that fails without convtrace, too, says nothing of it; one that hangs is a failure."""
@@ -286,18 +290,170 @@ class OnTheFakeDriver(GpuCheck):
         self.assertIn("not built", done.stderr)
 
 
+@unittest.skipUnless(WHERE == "--fake", "")
+class TheSchedule(GpuCheck):
+    """`--within`."""
+
+    def planned(self, within, at_once=6):
+        return schedule.plan(schedule.scheduled(), within, at_once)
+
+    def archived(self):
+        """The results in the archive, None where there is none."""
+        path = self.out / archive.NAME
+        return next(iter(results.load(path).values())) if path.exists() else None
+
+    def test_every_row_is_a_check_and_what_measures_is_alone(self):
+        self.assertEqual([one.name for one in schedule.scheduled()], list(schedule.ROWS))
+        alone = {one.name for one in schedule.scheduled() if one.alone}
+        self.assertEqual(alone, {name for name in schedule.ROWS if name in ("speed", "launch cost") or " step" in name})
+
+    def test_it_fits_the_limit_whatever_that_is(self):
+        for within in range(0, 700, 10):
+            for at_once in 1, 2, 6:
+                planned = self.planned(within, at_once)
+                self.assertLessEqual(max((end for _, _, end in planned if end), default=0), within)
+                running = [(start, end, check.alone) for check, start, end in planned if start is not None]
+                for start, end, alone in running:
+                    beside = [other for other in running if other[0] < end and start < other[1]]
+                    self.assertTrue(len(beside) == 1 if alone else not any(other[2] for other in beside))
+                    self.assertLessEqual(sum(other[0] <= start < other[1] for other in running), at_once)
+
+    def test_ten_minutes_are_enough_for_all_of_it_and_less_leaves_out_what_decides_less(self):
+        self.assertTrue(all(start is not None for _, start, _ in self.planned(560)))
+        left_out = [check.name for check, start, _ in self.planned(300) if start is None]
+        self.assertIn("compiled regions", left_out)
+        self.assertFalse({"insertion under PyTorch: cnn", "bits", "speed", "kernels in an f32 step"} & set(left_out))
+
+    def test_a_dry_run_shows_it_without_a_device(self):
+        done, _ = self.check("--within", "300", "--dry-run", "--at-once", "6", device=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = done.stdout.splitlines()
+        for check, start, end in self.planned(300):
+            line = "%4.0f to %4.0f s" % (start, end) if start is not None else "skipped: %s: " % check.name
+            self.assertTrue(any(one.startswith(line) and check.name in one for one in shown), check.name)
+        self.assertLessEqual(float(re.search("ends at (\\d+) s", shown[-1])[1]), 300)
+        self.assertEqual(list(self.out.iterdir()), [])
+
+    def test_the_double_passes_what_it_can_and_every_other_check_says_why_not(self):
+        done, _ = self.check("--within", "560", "--device", "fake", device=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        seen = self.archived()["checks"]
+        self.assertEqual(set(seen), set(schedule.ROWS))
+        passed = {name for name, check in seen.items() if check["result"] == "pass"}
+        self.assertEqual(passed, {"bits", "outputs", "ways to the driver", "launch cost", "NCCL's functions"})
+        for name, check in seen.items():
+            self.assertEqual((check["result"] == "skip", bool(check["why"])), (name not in passed,) * 2, name)
+            line, = (line for line in done.stdout.splitlines() if " %s  " % name in line)
+            self.assertRegex(line, " pass  " if name in passed else " skipped:  *%s  *\\w" % re.escape(name))
+        self.assertEqual([path.name for path in self.out.iterdir()], [archive.NAME])
+        again, _ = self.check("--within", "560", "--device", "fake", "--resume", device=False)
+        self.assertEqual((again.returncode, again.stdout.count(" pass ")), (0, 0))
+
+    def test_a_run_that_is_killed_at_any_time_loses_nothing_that_was_done(self):
+        """What was printed as over is in the archive, as it was; what ran then is told."""
+        command = [*COMMAND, "--within", "560", "--device", "fake", "--at-once", "2", "--out", str(self.out)]
+        random_seconds = random.Random(7)
+        for _ in range(4):
+            shutil.rmtree(self.out, ignore_errors=True)
+            with tempfile.TemporaryFile("w+") as log:
+                with subprocess.Popen(command, env=self.environment(device=False), stdout=log, stderr=subprocess.STDOUT) as run:
+                    try:
+                        run.wait(random_seconds.uniform(0.5, 8))
+                    except subprocess.TimeoutExpired:
+                        pass
+                    run.kill()
+                log.seek(0)
+                over = re.findall("^ +\\d+ s  (pass|fail|skipped:) +(.+?)  ", log.read(), re.MULTILINE)
+            seen = self.archived()
+            self.assertTrue(seen or not over)
+            for word, name in over:
+                self.assertEqual(seen["checks"][name]["result"], {"skipped:": "skip"}.get(word, word), name)
+            others = {name: check["why"] for name, check in (seen["checks"] if seen else {}).items() if (name not in [one for _, one in over])}
+            self.assertLessEqual(len(others), 2 + 1)  # one may be over and not printed yet
+            for name, why in others.items():
+                self.assertTrue(why == runner.CUT_OFF or results.ran(seen["checks"][name]) or seen["checks"][name]["result"] == "skip", name)
+
+    def test_a_check_is_killed_at_its_limit_and_keeps_its_numbers(self):
+        def hangs(bench):
+            bench.note({"pairs": 3})
+            bench.run([sys.executable, "-c", "import time; time.sleep(1000)"], timeout=900)
+
+        bench = self.bench()
+        threading.Timer(0.3, bench.stop, ["it was stopped at its limit"]).start()
+        ended = runner.run_check(bench, Check("hangs", 1, hangs, False))
+        self.assertEqual((ended["result"], ended["why"], ended["numbers"]), ("not run", "it was stopped at its limit", {"pairs": 3}))
+        self.assertRaises(Late, bench.run, ["true"])  # nothing starts any more
+
+
+@unittest.skipUnless(WHERE == "--fake", "")
+class TheStep(unittest.TestCase):
+    def test_our_kernels_are_told_by_grid_with_the_gap_before_them(self):
+        with unittest.mock.patch.object(sys, "path", [str(SOURCE / "tests" / "gpu" / "workloads"), *sys.path]):
+            import step_kernels
+        events = [{"name": name, "ts": ts, "dur": dur, "args": {"grid": [grid, 1, 1]}} for name, ts, dur, grid in (
+            ("gemm", 0, 10, 4), ("convtrace_stats", 12, 5, 8), ("gemm", 17, 3, 4), ("convtrace_stats", 26, 9, 8), ("convtrace_stats", 36, 1, 9))]
+        self.assertEqual(step_kernels.rows(events), [
+            {"kernel": "convtrace_stats", "grid": (8, 1, 1), "launches": 2, "us": 9, "sum_us": 14, "gap_us": 6},
+            {"kernel": "convtrace_stats", "grid": (9, 1, 1), "launches": 1, "us": 1, "sum_us": 1, "gap_us": 1}])
+
+
+@unittest.skipUnless(WHERE == "--fake", "")
+class TheArchive(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "work"
+        self.path = pathlib.Path(folder.name) / "out" / archive.NAME
+        (self.folder / "failed" / "a").mkdir(parents=True)
+
+    def test_it_is_below_its_limit_and_names_the_largest_files_that_it_leaves_out(self):
+        made = random.Random(7)
+        sizes = {"small.ctrace": 100, "failed/a/large.ctrace": 700_000, "other.ctrace": 600_000, "results.json": 10}
+        for name, size in sizes.items():
+            (self.folder / name).write_bytes(made.randbytes(size))
+        packed = archive.Archive(self.path, self.folder, most_bytes=1 << 20)
+        for _ in range(2):
+            packed.refresh()
+            self.assertLessEqual(self.path.stat().st_size, 1 << 20)
+            with tarfile.open(self.path) as tar:
+                self.assertEqual(set(tar.getnames()), {"small.ctrace", "other.ctrace", "results.json", archive.LEFT_OUT})
+                self.assertEqual(tar.extractfile(archive.LEFT_OUT).read(), b"failed/a/large.ctrace 700000 bytes\n")
+                self.assertEqual(tar.extractfile("other.ctrace").read(), (self.folder / "other.ctrace").read_bytes())
+        done = subprocess.run(["tar", "tzf", str(self.path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, len(done.stdout.split())), (0, 4), done.stderr)
+
+    def test_what_changes_is_packed_anew_and_comes_back(self):
+        packed = archive.Archive(self.path, self.folder)
+        for text in "first", "second":
+            (self.folder / "failed" / "a" / "said.txt").write_text(text)
+            packed.refresh()
+            target = self.path.parent / text
+            archive.unpack(self.path, target)
+            self.assertEqual((target / "failed" / "a" / "said.txt").read_text(), text)
+        self.assertLess(self.path.stat().st_size, 1000)
+        self.assertEqual([path.name for path in self.path.parent.glob("*.gz*")], [archive.NAME])
+
+    def test_a_name_that_leads_out_is_not_unpacked(self):
+        self.path.parent.mkdir()
+        self.path.write_bytes(archive.member("../outside", b"x") + archive.END)
+        archive.unpack(self.path, self.folder)
+        self.assertFalse((self.folder.parent / "outside").exists())
+
+
 @unittest.skipUnless(WHERE == "--cpu", "")
 class OnTheCpu(GpuCheck):
     def test_the_workloads_do_what_the_checks_expect_of_them(self):
         for part in PARTS:
-            done, seen = self.check("--device", "cpu", "--part", str(part), "--seconds", "1500", device=False)
+            done, seen = self.check("--device", "cpu", "--part", str(part), "--within", "1500", device=False)
             self.assertIn(done.returncode, (0, 3), done.stdout)
         self.assertEqual(seen["device"], "no GPU")
         passed = {name for name, check in seen["checks"].items() if check["result"] == "pass"}
         self.assertLessEqual({"bug: forward", "bug: late", "correct: dlpack", "every faulty op", "every correct program",
                               "memory that is still needed", "memory that only its owner needs",
                               "two ranks, one faulty", "faulty ops in C++", "gpt", "attention", "lstm", "checkpointed",
-                              "distributed", "compiled", "GPT-like step", "interrupt", "end: os_exit", "kill -9",
+                              "distributed", "compiled", "GPT-like step", "GPT-like step in bf16", "kernels in a bf16 step",
+                              "two runs compared: stats", "two runs compared: snapshot", "two runs compared: hash",
+                              "interrupt", "end: os_exit", "kill -9",
                               "against torch in float64"}, passed)
 
 

@@ -24,6 +24,10 @@ class Failure(Exception):
     """convtrace did something wrong; the text says what."""
 
 
+class Late(Exception):
+    """The time of this check is over."""
+
+
 def expect(condition, why):
     if not condition:
         raise Failure(why)
@@ -36,12 +40,12 @@ Done = collections.namedtuple("Done", "code out err again", defaults=(None,))
 class Trace:
     """One trace file, read through the programs that users have."""
 
-    def __init__(self, tree, path):
-        self.tree, self.path = tree, path
+    def __init__(self, bench, path):
+        self.bench, self.path = bench, path
 
     def _json(self, command, codes=(0,)):
-        with processes.start([str(self.tree.convtrace), command, "--json", str(self.path)],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with self.bench.start([str(self.bench.tree.convtrace), command, "--json", str(self.path)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, err = process.communicate()
         expect(process.returncode in codes,
                "convtrace %s ended with %d: %s" % (command, process.returncode, err[-300:]))
@@ -86,6 +90,9 @@ class Bench:
         self.tree, self.python, self.device, self.is_fake = tree, python, device, is_fake
         self.out = out  # folder of what a check leaves beside its numbers
         self.numbers = {}  # what a check has measured, kept when it fails
+        self.noted = lambda numbers: None  # called with all of them when there are more
+        self.late = None  # why the check was stopped
+        self.children = []
         self.cupti = None
         self.driver_trouble = None  # why there is no device at all
         self.torch_trouble = None  # why PyTorch cannot use the device
@@ -107,6 +114,29 @@ class Bench:
             except OSError as error:
                 print("gpu-check: %s is not kept: %s" % (path.name, error), file=sys.stderr)
 
+    def leave(self, name, text):
+        """A file beside the results."""
+        path = self.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def start(self, command, **options):
+        """A process that ends with the time of the check."""
+        child = processes.start(command, **options)
+        self.children.append(child)
+        if self.late:
+            processes.kill(child)
+            child.wait()
+            raise Late(self.late)
+        return child
+
+    def stop(self, why):
+        """From another thread: what runs is killed, and nothing starts any more."""
+        self.late = why
+        for child in list(self.children):
+            if child.returncode is None:
+                processes.kill(child)
+
     def _environment(self, extra):
         kept = {k: v for k, v in os.environ.items()
                 if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")}
@@ -114,8 +144,8 @@ class Bench:
 
     def run(self, command, timeout=120, **environment):
         """Runs to the end or kills the whole group: a hang is a failure, not a stuck check."""
-        with processes.start([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with self.start([str(part) for part in command], env=self._environment(environment), cwd=self.folder,
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, err = "", ""
             try:
                 out, err = process.communicate(timeout=timeout)
@@ -141,7 +171,7 @@ class Bench:
             (self.folder / "rules.toml").write_text(rules)
             environment["CONVTRACE_CONFIG"] = self.folder / "rules.toml"
         environment.update({"CONVTRACE_" + key.upper(): value for key, value in settings.items()})
-        return self._instrumented(command, timeout, environment, given), Trace(self.tree, path)
+        return self._instrumented(command, timeout, environment, given), Trace(self, path)
 
     def probed(self, command, callbacks, timeout=120, **settings):
         """Runs under the probe of callbacks alone. @return (Done, what the probe wrote)."""
@@ -231,6 +261,7 @@ class Bench:
     def note(self, numbers):
         """Keeps numbers, whatever comes. @return all that is kept."""
         self.numbers.update(numbers)
+        self.noted(self.numbers)
         return self.numbers
 
     def judge(self, what, value, limit, at_least=False):

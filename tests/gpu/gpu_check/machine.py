@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-PACKAGES = ("torch", "triton", "cupy", "jax", "onnxruntime", "transformers", "torchvision", "numpy",
+PACKAGES = ("torch", "triton", "cupy", "jax", "transformers", "torchvision", "numpy",
             "nvidia-cuda-runtime", "nvidia-cuda-cupti")
 FAKE = "Fake device"  # how the driver double of the tests calls its devices
 CPU = "no GPU"  # what results of workloads on the CPU have as their device
@@ -95,5 +95,8 @@ def torch_trouble(python, device):
     """None if PyTorch of `python` can use the device ("cuda", "cpu"), else why not."""
     code = "import torch, sys; sys.exit(%s)" % (
         "0 if torch.cuda.is_available() else 'PyTorch sees no CUDA device'" if device == "cuda" else "0")
-    done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return "PyTorch was not imported within 120 s"
     return None if done.returncode == 0 else (done.stderr.strip() or "no PyTorch").split("\n")[-1]

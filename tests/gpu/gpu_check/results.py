@@ -8,7 +8,11 @@ over.
 """
 import json
 import os
+import pathlib
 import re
+import tempfile
+
+from . import archive
 
 RANK = {"fail": 3, "pass": 2, "skip": 1, "not run": 0}
 
@@ -48,8 +52,12 @@ def file_name(device, commit):
 
 
 def load(folder):
-    """The results in a folder, by file name; other files are left alone."""
+    """The results in a folder or an archive, by file name; other files are left alone."""
     found = {}
+    if folder.is_file():
+        with tempfile.TemporaryDirectory() as name:
+            archive.unpack(folder, pathlib.Path(name))
+            return load(pathlib.Path(name))
     for path in sorted(folder.glob("*.json")):
         results = json.loads(path.read_text())
         if isinstance(results, dict) and {"device", "commit", "runs", "checks"} <= set(results):
@@ -70,16 +78,17 @@ def replace(path, text):
 
 
 class Writer:
-    """Results of a run under way, in a folder; written after each check."""
+    """Results of a run under way, in a folder and, where there is one, an archive; written anew with each result."""
 
-    def __init__(self, folder, device, commit, run):
-        self.folder = folder
+    def __init__(self, folder, device, commit, run, archive=None):
+        self.folder, self.archive = folder, archive
         self.results = load(folder).get(file_name(device, commit)) or new(device, commit)
         self.run = run_index(self.results, run)
 
     @property
-    def path(self):
-        return self.folder / file_name(self.results["device"], self.results["commit"])
+    def told(self):
+        """Where the results are."""
+        return self.archive.path if self.archive else self.folder / file_name(self.results["device"], self.results["commit"])
 
     def has_run(self, name):
         """Whether a run like this one has a result of the check."""
@@ -94,3 +103,5 @@ class Writer:
         if before is None or ran(check) or not ran(before):
             self.results["checks"][name] = {**check, "run": self.run}
         write(self.folder, self.results)
+        if self.archive:
+            self.archive.refresh()

@@ -71,6 +71,21 @@ def gpt(torch, device):
     return Scene(torch, device, gpt_model(torch), token_batch(torch, device))
 
 
+def gpt_faulty(torch, device):
+    """The same, but somebody writes to a bias between the first step and the second."""
+    scene = gpt(torch, device)
+    step = scene.step
+
+    def faulty():
+        losses = step()
+        with torch.no_grad():
+            scene.model.blocks[1].mlp[0].bias += 0.5
+        return losses
+
+    scene.step = faulty
+    return scene
+
+
 def amp(torch, device):
     """Autocast with a GradScaler: float16 on a GPU, bfloat16 on the CPU."""
     scene = gpt(torch, device)
@@ -114,10 +129,8 @@ def graph_trees(torch, device):
     return scene
 
 
-def graph(torch, device):
-    """A whole training step as a CUDA graph that is replayed."""
-    need_gpu(device)
-    scene = gpt(torch, device)
+def captured(torch, scene):
+    """The whole training step as a CUDA graph that is replayed."""
     scene.optimizer = torch.optim.AdamW(scene.model.parameters(), lr=1e-3, capturable=True)
     eager = scene.step
     stream = torch.cuda.Stream()
@@ -131,6 +144,11 @@ def graph(torch, device):
         loss, = eager()
     scene.step = lambda: (recorded.replay(), [loss.clone()])[1]
     return scene
+
+
+def graph(torch, device):
+    need_gpu(device)
+    return captured(torch, gpt(torch, device))
 
 
 def max_autotuned(torch, device):
@@ -338,7 +356,7 @@ def extension(torch, device):
 
 
 MODELS = {one.__name__: one for one in (
-    gpt, amp, attention, accumulated, gan, inference, lstm, checkpointed, distributed, compiled, graph, graph_trees, cnn, resnet,
+    gpt, gpt_faulty, amp, attention, accumulated, gan, inference, lstm, checkpointed, distributed, compiled, graph, graph_trees, cnn, resnet,
     transformers, llama, triton_op, tuned, max_autotuned, extension)}
 WITH_POOLING = ("cnn", "resnet")  # whose gradient has no algorithm that PyTorch calls deterministic on every version
 

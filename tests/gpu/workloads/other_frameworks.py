@@ -1,4 +1,4 @@
-"""GPU programs without PyTorch: CuPy, JAX and ONNX Runtime. The digest covers what they computed."""
+"""GPU programs without PyTorch: CuPy and JAX. The digest covers what they computed."""
 import hashlib
 import os
 
@@ -40,52 +40,7 @@ def jax(steps):
     return numpy.asarray(w)
 
 
-def field(number, value):
-    """One field of a protocol buffer: a number, text, bytes or a message."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def varint(value):
-    out = b""
-    while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
-
-
-def onnx_model(weight):
-    """tanh(x @ w) in ONNX's format, so that the package onnx is not needed."""
-    def value(name, *shape):
-        dimensions = b"".join(field(1, field(1, size)) for size in shape)
-        return field(1, name) + field(2, field(1, field(1, 1) + field(2, dimensions)))
-
-    def node(kind, inputs, output):
-        return field(1, b"".join(field(1, name) for name in inputs) + field(2, output) + field(4, kind))
-
-    rows, columns = weight.shape
-    tensor = field(1, rows) + field(1, columns) + field(2, 1) + field(8, "w") + field(9, weight.tobytes())
-    graph = (node("MatMul", ("x", "w"), "h") + node("Tanh", ("h",), "y") + field(2, "g") + field(5, tensor) +
-             field(11, value("x", 32, rows)) + field(12, value("y", 32, columns)))
-    return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17))
-
-
-def onnxruntime(steps, provider="CUDAExecutionProvider"):
-    library, numpy = need("onnxruntime"), need("numpy")
-    if provider not in library.get_available_providers():
-        not_here("this ONNX Runtime has no " + provider)
-    weight = numpy.random.default_rng(7).standard_normal((64, 64), dtype=numpy.float32)
-    session = library.InferenceSession(onnx_model(weight), providers=[provider])
-    if session.get_providers()[0] != provider:  # it goes on without one that does not load
-        not_here("ONNX Runtime cannot load its " + provider)
-    x = numpy.ones((32, 64), numpy.float32)
-    for _ in range(steps):
-        x, = session.run(None, {"x": x})
-    return x
-
-
-FRAMEWORKS = {one.__name__: one for one in (cupy, jax, onnxruntime)}
+FRAMEWORKS = {one.__name__: one for one in (cupy, jax)}
 
 
 def main():

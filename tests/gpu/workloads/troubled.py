@@ -1,4 +1,5 @@
 """Programs that get into trouble, and programs beside others. The last line of stdout says how far they came."""
+import itertools
 import os
 import signal
 import sys
@@ -73,14 +74,10 @@ def interrupted(torch, device):
         time.sleep(0.01)
 
 
-def soak(torch, device, seconds):
-    """Training with memory that comes and goes, for --steps seconds."""
-    end = time.monotonic() + seconds
-    loss, steps = 0.0, 0
-    while time.monotonic() < end:
-        loss = train(torch, device, 10 + steps % 7)
-        steps += 1
-    return loss
+def endless(torch, device):
+    """Training with memory that comes and goes."""
+    for steps in itertools.count():
+        train(torch, device, 10 + steps % 7)
 
 
 def train(torch, device, width=32):
@@ -96,14 +93,13 @@ def train(torch, device, width=32):
 
 
 CASES = {one.__name__: one for one in (
-    train, out_of_memory, sticky_error, fork_in_loader, interrupted, sys_exit, os_exit, raised, raised_in_forward)}
+    train, out_of_memory, sticky_error, fork_in_loader, interrupted, sys_exit, os_exit, raised, raised_in_forward, endless)}
 
 
 def main():
-    args = arguments(__doc__, case=[*sorted(CASES), "soak"])
+    args = arguments(__doc__, case=sorted(CASES))
     torch = deterministic()
-    loss = soak(torch, args.device, args.steps) if args.case == "soak" else CASES[args.case](torch, args.device)
-    finish(args.out, loss=loss)
+    finish(args.out, loss=CASES[args.case](torch, args.device))
     print("done")
 
 

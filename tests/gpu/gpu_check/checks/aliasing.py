@@ -206,8 +206,8 @@ def two_ranks(bench):
                            output=bench.folder / "rank-%r.ctrace")
     bench.succeeded(done)
     for rank, wanted in ((0, []), (1, [("Doubled", "freed-under-output", step) for step in range(3)])):
-        trace = Trace(bench.tree, bench.folder / ("rank-%d.ctrace" % rank))
-        found = [(f["op"], f["kind"], f["step"]) for f in trace.findings if f["level"] == "error" and f["kind"] != "stale-read"]
+        trace = Trace(bench, bench.folder / ("rank-%d.ctrace" % rank))
+        found = sorted((f["op"], f["kind"], f["step"]) for f in trace.findings if f["level"] == "error" and f["kind"] != "stale-read")
         expect(found == wanted, "rank %d: found %s" % (rank, found))
 
 

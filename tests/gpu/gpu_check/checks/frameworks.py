@@ -6,7 +6,7 @@ from .ways import launch_count
 MODELS = {"gpt": 2, "amp": 2, "attention": 2, "cnn": 2, "lstm": 2, "checkpointed": 2, "resnet": 2, "transformers": 2,
           "llama": 2, "accumulated": 2, "gan": 2, "inference": 2, "graph": 5, "graph_trees": 5,
           "compiled": 8, "extension": 8, "distributed": 8, "triton_op": 8}  # model: part
-FRAMEWORKS = ("cupy", "jax", "onnxruntime")
+FRAMEWORKS = ("cupy", "jax")
 
 
 def check_program(bench, command):

@@ -1,28 +1,27 @@
-"""What tracing costs a launch, and a training step beside other tools, as ratios in one run."""
+"""What tracing costs a launch and a training step, as ratios in one run, and what our kernels take inside a step."""
+import json
 import os
 import select
-import shutil
 import statistics
 import subprocess
 
 from .. import processes
-from ..bench import Skip, expect
+from ..bench import Skip, Trace, expect
 from ..check import check
 from .pytorch import EVERY_KERNEL
 from .ways import OUTPUT_RULE
 
-# way: settings, goal as a ratio to the plain step on an H100; None: shown, not judged
+# way: settings, goal as a ratio to the plain f32 step on an H100
 WAYS = {
     "launches": ({"CONVTRACE_MODE": "launches"}, 1.02),
     "stats": ({"CONVTRACE_MODE": "stats"}, 1.05),
+    "hash": ({"CONVTRACE_MODE": "hash"}, None),
     "every_kernel": ({"CONVTRACE_MODE": "stats", "RULES": EVERY_KERNEL}, 1.25),
     "every50": ({"CONVTRACE_MODE": "stats", "CONVTRACE_STEPS": "0-100000,every=50"}, 1.01),
-    "profiler": ({"WORKER_TOOL": "profiler"}, None),
-    "debug_mode": ({"WORKER_TOOL": "debug_mode"}, None),
 }
 RARE = ("every50",)  # what costs something in few of its bursts
-OURS = [name for name, (settings, _) in WAYS.items() if "CONVTRACE_MODE" in settings]
 BURST = 5  # steps, as training_worker.py makes them
+PAIRS = 15
 
 
 @check("launch cost", part=6, alone=True)
@@ -80,105 +79,128 @@ def launch_cost_under_pytorch(bench):
 
 
 class Worker:
-    """A training process that works only when asked."""
+    """A training process that works only when asked. @param settings  None: without convtrace."""
 
     def __init__(self, bench, size, name, settings):
+        self.bench, self.name, self.trace = bench, name, None
         environment = {k: v for k, v in os.environ.items()
                        if k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH") and not k.startswith("CONVTRACE")}
-        if any(key.startswith("CONVTRACE") for key in settings):
-            environment.update(LD_PRELOAD=str(bench.tree.preload), CONVTRACE_OUTPUT=str(bench.folder / (name + ".ctrace")))
+        if settings is not None:
+            self.trace = Trace(bench, bench.folder / (name + ".ctrace"))
+            environment.update({k: v for k, v in settings.items() if k != "RULES"},
+                               LD_PRELOAD=str(bench.tree.preload), CONVTRACE_OUTPUT=str(self.trace.path))
             if bench.cupti:
                 environment["CONVTRACE_CUPTI"] = bench.cupti
-        tool, rules = settings.pop("TOOL", None), settings.pop("RULES", None)
-        # What the tool says must not get among the answers.
-        around = [tool, "--tool", "memcheck", "--log-file", str(bench.folder / "sanitizer.log")] if tool else []
-        if rules:
-            settings["CONVTRACE_CONFIG"] = str(bench.folder / (name + ".toml"))
-            (bench.folder / (name + ".toml")).write_text(rules)
+            if "RULES" in settings:
+                environment["CONVTRACE_CONFIG"] = str(bench.folder / (name + ".toml"))
+                (bench.folder / (name + ".toml")).write_text(settings["RULES"])
         self.errors = (bench.folder / (name + ".err")).open("w+")  # a pipe that nobody reads would stop it when full
-        self.process = processes.start(
-            [*around, bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size],
-            env={**environment, **settings}, cwd=bench.folder,
+        self.process = bench.start(
+            [bench.python, str(bench.tree.workloads / "training_worker.py"), bench.device, size], env=environment, cwd=bench.folder,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
 
     def sample(self):
-        """Seconds of one burst; None when the process has ended, or does not answer."""
+        """Seconds of one burst."""
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
             if not select.select([self.process.stdout], [], [], 180)[0]:
                 processes.kill(self.process)
-                return None
             return float(self.process.stdout.readline())
         except (BrokenPipeError, ValueError):
-            return None
+            self.errors.seek(0)
+            why = "the step %s ended early: %s" % (self.name, self.errors.read().strip()[-300:])
+            if self.trace is None:
+                raise Skip(why) from None
+            expect(False, why)
 
-    @property
-    def said(self):
-        self.errors.seek(0)
-        return self.errors.read().strip()[-300:]
+    def end(self):
+        """No more bursts are wanted."""
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
 
     def close(self):
-        processes.kill(self.process)
-        self.process.communicate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            processes.kill(self.process)
+            self.process.wait()
+        self.process.stdout.close()
         self.errors.close()
 
 
 def ratios(bench, size, ways, pairs):
     """For each way, time of its bursts over that of the plain ones next to them: the median of the pairs; of what is rare in
-    a run, all over all. Bursts alternate, so drift hits all. Text: why a way that is not judged did not run."""
-    plain = Worker(bench, size, "plain", {})
-    workers = {name: Worker(bench, size, name, dict(settings)) for name, (settings, _) in ways.items()}
+    a run, all over all. Bursts alternate, so drift hits all. Beside it, values that came and values that were lost."""
+    plain, workers = Worker(bench, size, "without convtrace", None), {}
     try:
+        for name in ways:
+            workers[name] = Worker(bench, size, name, WAYS[name][0])
         for worker in [plain, *workers.values()] * 2:
             worker.sample()
         found, base = {name: [] for name in ways}, []
         for pair in range(pairs):
             base.append(plain.sample())
-            order = [(name, worker) for name, worker in workers.items() if None not in found[name]]
-            for name, worker in order if pair % 2 == 0 else order[::-1]:
+            for name, worker in list(workers.items())[::1 if pair % 2 == 0 else -1]:
                 found[name].append(worker.sample())
-        if None in base:
-            raise Skip("the plain step ended early: " + plain.said)
-        numbers = {"plain_ms": statistics.median(base) * 1e3 / BURST, "pairs": len(base)}
-        for name, seconds in found.items():
-            if None not in seconds:
-                numbers[name] = (sum(seconds) / sum(base) if name in RARE
-                                 else statistics.median(s / b for s, b in zip(seconds, base)))
-            else:
-                expect(ways[name][1] is None and name not in OURS, "the step under %s ended early: %s" % (name, workers[name].said))
-                numbers[name] = "did not run: " + workers[name].said
-        return numbers
+            bench.note({"plain_ms": statistics.median(base) * 1e3 / BURST, "pairs": len(base), **{
+                name: sum(seconds) / sum(base) if name in RARE else statistics.median(s / b for s, b in zip(seconds, base))
+                for name, seconds in found.items()}})
     finally:
         for worker in [plain, *workers.values()]:
+            worker.end()
+        for worker in [plain, *workers.values()]:
             worker.close()
+    for name, worker in workers.items():
+        info = worker.trace.info
+        bench.note({name + "_values": info["records"].get("stats", 0), name + "_lost": sum(info["lost"].values())})
+    return bench.numbers
 
 
-def step_check(size, ways):
+def real_size(bench, size):
+    if bench.torch_trouble:
+        raise Skip(bench.torch_trouble)
+    return "+".join(["tiny", *size.split("+")[1:]]) if bench.device == "cpu" else size
+
+
+def step_check(size, ways, judged=True):
     def check(bench):
-        if bench.torch_trouble:
-            raise Skip(bench.torch_trouble)
-        real = "tiny" if bench.device == "cpu" else size
-        numbers = bench.note(ratios(bench, real, ways, 15 if bench.device == "cuda" else 3))
-        for name, (_, goal) in ways.items():
-            if goal is not None:
-                bench.judge("step under " + name, numbers[name], goal)
-        return numbers
+        numbers = ratios(bench, real_size(bench, size), ways, PAIRS if bench.device == "cuda" else 3)
+        for name in ways if judged else ():
+            if WAYS[name][1] is not None:
+                bench.judge("step under " + name, numbers[name], WAYS[name][1])
     return check
 
 
-check("GPT-like step", part=6, alone=True)(step_check("gpt", WAYS))
-check("ResNet-like step", part=6, alone=True)(step_check("resnet", {
-    name: WAYS[name] for name in ("launches", "stats")}))
-check("launch-bound step", part=6, alone=True)(step_check("launch_bound", {
-    name: (WAYS[name][0], None) for name in ("launches", "stats")}))
+for _name, _size, _ways, _judged in (
+        ("GPT-like step", "gpt", tuple(WAYS), True), ("GPT-like step in bf16", "gpt+bf16", ("launches", "stats", "hash"), False),
+        ("GPT-like step as a graph", "gpt+graph", ("launches", "stats"), False),
+        ("GPT-like step in bf16 as a graph", "gpt+bf16+graph", ("launches", "stats"), False),
+        ("ResNet-like step", "resnet", ("launches", "stats"), True), ("launch-bound step", "launch_bound", ("launches", "stats"), False)):
+    check(_name, part=6, alone=True)(step_check(_size, _ways, _judged))
 
 
-@check("compute-sanitizer on the same step", part=7, alone=True)
-def sanitizer(bench):
-    """The GPT-like step under compute-sanitizer's memcheck, beside plain and traced ones."""
-    tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    if bench.torch_trouble or bench.device == "cpu" or tool is None:
-        raise Skip(bench.torch_trouble or "needs a GPU and compute-sanitizer on the PATH")
-    ways = {"stats": (WAYS["stats"][0], None), "sanitizer": ({"TOOL": tool}, None)}
-    return ratios(bench, "gpt", ways, 1)
+def kernels_check(size):
+    def check(bench):
+        """torch.profiler's durations of each kernel of convtrace in a step, and the gaps around it; all rows in steps/SIZE.json."""
+        command = bench.workload("step_kernels", "--size", real_size(bench, size))
+        bench.note({"plain_ms": bench.result(bench.run(command))["step_ms"]})
+        done, trace = bench.traced(command, mode="stats")
+        step = bench.result(done)
+        bench.leave("steps/%s.json" % size, json.dumps(step, indent=1))
+        ours = step["ours"]
+        bench.note({"stats_ms": step["step_ms"], "ours_ms": sum(row["sum_us"] for row in ours) / 1e3,
+                    "launches": sum(row["launches"] for row in ours), "values": trace.info["records"].get("stats", 0)})
+        for kernel in sorted({row["kernel"] for row in ours}):
+            rows = [row for row in ours if row["kernel"] == kernel]
+            launches = sum(row["launches"] for row in rows)
+            bench.note({kernel + "_us": sum(row["sum_us"] for row in rows) / launches,
+                        kernel + "_gap_us": sum(row["gap_us"] * row["launches"] for row in rows) / launches})
+        expect(ours or bench.device == "cpu", "no kernel of convtrace ran in the profiled step")
+    return check
+
+
+check("kernels in an f32 step", part=6, alone=True)(kernels_check("gpt"))
+check("kernels in a bf16 step", part=6, alone=True)(kernels_check("gpt+bf16"))

@@ -94,7 +94,7 @@ def pipes(bench):
     if tool is None or bench.is_fake or not bench.tree.stats_bench.exists():
         raise Skip("needs a GPU, ncu on the PATH and gpu_stats_bench")
     command = bench.native(bench.tree.stats_bench, "--rate")
-    done = bench.run([tool, "--csv", "--metrics", ",".join(METRICS), "--kernel-name", "convtrace_stats",
+    done = bench.run([tool, "--csv", "--clock-control", "none", "--metrics", ",".join(METRICS), "--kernel-name", "convtrace_stats",
                       "--launch-count", "3", *command], timeout=200)
     rows = list(csv.DictReader(line for line in done.out.splitlines() if line.startswith('"')))
     if done.code != 0 or not rows:
@@ -108,19 +108,3 @@ def pipes(bench):
     if not values:
         raise Skip("ncu knows none of these metrics here")
     return {metric: statistics.median(found) for metric, found in values.items()}
-
-
-@check("speed against torch", part=7, alone=True)
-def speed_against_torch(bench):
-    """The same statistics by PyTorch's own operations, and as ONNX Runtime's StatisticsSubscriber takes them, over ours."""
-    numbers = bench.result(bench.run(bench.workload("torch_statistics")))
-    if not bench.tree.stats_bench.exists():
-        raise Skip("gpu_stats_bench is not in this tree")
-    row, = bench.program(bench.run(bench.native(bench.tree.stats_bench, "--rate")))
-    ours = numbers["bytes"] / 1e12 / row["value"] * 1e3
-    numbers = {"ours_ms": ours, "torch_ms": numbers["torch_ms"], "subscriber_ms": numbers["subscriber_ms"],
-               "torch_over_ours": numbers["torch_ms"] / ours, "subscriber_over_ours": numbers["subscriber_ms"] / ours}
-    bench.note(numbers)
-    bench.judge("PyTorch's operations over ours", numbers["torch_over_ours"], 10, at_least=True)
-    bench.judge("the subscriber's operations over ours", numbers["subscriber_over_ours"], 15, at_least=True)
-    return numbers
