@@ -3,6 +3,8 @@
 usage: gpu_check_test.py BUILD SOURCE [--cpu]
 --cpu: the Python workloads on the CPU, minutes.
 """
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -373,6 +375,23 @@ class TheSchedule(GpuCheck):
             for name, why in others.items():
                 self.assertTrue(why == runner.CUT_OFF or results.ran(seen["checks"][name]) or seen["checks"][name]["result"] == "skip", name)
 
+    def test_a_check_that_has_begun_is_written_with_its_numbers(self):
+        """So that a run that is killed says what ran."""
+        seen = []
+
+        def look(bench):
+            seen.append(self.archived()["checks"]["looks"])
+            bench.note({"pairs": 3})
+            seen.append(self.archived()["checks"]["looks"])
+
+        packed = archive.Archive(self.out / archive.NAME, self.out / "work")
+        writer = results.Writer(packed.folder, "GPU", "commit", {"date": "2026-01-01"}, packed)
+        with contextlib.redirect_stdout(io.StringIO()):
+            code = runner.Runner(writer, self.bench, time.monotonic() + 60).run([Check("looks", 1, look, False)])
+        self.assertEqual((code, self.archived()["checks"]["looks"]["result"]), (0, "pass"))
+        self.assertEqual([(one["result"], one["why"], one["numbers"]) for one in seen],
+                         [("not run", runner.CUT_OFF, {}), ("not run", runner.CUT_OFF, {"pairs": 3})])
+
     def test_a_check_is_killed_at_its_limit_and_keeps_its_numbers(self):
         def hangs(bench):
             bench.note({"pairs": 3})
@@ -424,7 +443,7 @@ class TheArchive(unittest.TestCase):
 
     def test_what_changes_is_packed_anew_and_comes_back(self):
         packed = archive.Archive(self.path, self.folder)
-        for text in "first", "second":
+        for text in "one", "two":
             (self.folder / "failed" / "a" / "said.txt").write_text(text)
             packed.refresh()
             target = self.path.parent / text
