@@ -75,7 +75,8 @@ def limit_of(check):
 def groups(checks):
     """Neighbours that run at once; one that runs alone is a group."""
     for alone, group in itertools.groupby(checks, key=lambda check: check.alone):
-        yield from ([one] for one in group) if alone else [list(group)]
+        beside = list(group)
+        yield from ([one] for one in beside) if alone else [beside]
 
 
 def plan(checks, within, at_once):
