@@ -136,6 +136,21 @@ std::string parse_ring(std::string_view text, Ring& value) {
   return {};
 }
 
+std::string parse_percent(std::string_view text, double& value) {
+  double number = 0;
+  const bool good = take_number(text, number) && number > 0 && std::isfinite(number);
+  if (!good || (!text.empty() && text != "%")) return "it takes a number above 0";
+  value = number / 100;
+  return {};
+}
+
+std::string print_percent(double value) {
+  if (value == 0) return {};
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g%%", 100 * value);
+  return text;
+}
+
 std::string parse_spike(std::string_view text, Spike& value) {
   Spike spike;
   const auto positive = [&text](double& number) {

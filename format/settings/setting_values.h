@@ -29,6 +29,11 @@ inline constexpr uint32_t kMaxSamples = 4096;
 /// @return the largest suffix that divides, "20G"; `auto` for 0.
 [[nodiscard]] std::string print_size(uint64_t value);
 
+/// A number above 0, with or without `%`, as a fraction.
+[[nodiscard]] std::string parse_percent(std::string_view text, double& value);
+/// @return "5%"; nothing for 0.
+[[nodiscard]] std::string print_percent(double value);
+
 [[nodiscard]] std::string parse_steps(std::string_view text, StepSet& value);
 [[nodiscard]] std::string parse_ranks(std::string_view text, StepSet& value);
 

@@ -74,6 +74,13 @@ struct Ranks {
   static std::string print(const Settings& s) { return s.ranks.ranks_text(); }
 };
 
+struct Overhead {
+  static std::string parse(std::string_view text, Settings& s) {
+    return parse_percent(text, s.overhead);
+  }
+  static std::string print(const Settings& s) { return print_percent(s.overhead); }
+};
+
 struct MaxBytes {
   static std::string parse(std::string_view text, Settings& s) {
     return parse_size(text, s.max_bytes);
@@ -144,6 +151,12 @@ constexpr SettingSpec kTable[] = {
     live(row<Steps>(
         "CONVTRACE_STEPS", "0|5-8|100-120,every=50|all", "all",
         "Steps whose values are taken: numbers and inclusive ranges between |, 5- is open.")),
+    row<Overhead>(
+        "CONVTRACE_OVERHEAD", "PERCENT|5%", "",
+        "How much slower a run may get: what a step with values costs is measured in the first "
+        "steps, "
+        "then values are taken of one step of 1, 2, 5, 10, 20, 50 or 100. Trace the other run with "
+        "`convtrace run --like`."),
     row<Ranks>("CONVTRACE_RANKS", "0-3,7|all", "all", "Ranks that write a trace."),
     live(row<CheckedText<&S::include, check_patterns>>(
         "CONVTRACE_INCLUDE", "PATTERN[;PATTERN...]", "",

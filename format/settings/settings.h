@@ -39,6 +39,7 @@ struct Settings {
   Mode mode = Mode::kStats;                       // CONVTRACE_MODE
   bool all = false;                               // CONVTRACE_ALL
   StepSet steps;                                  // CONVTRACE_STEPS
+  double overhead = 0;                            // CONVTRACE_OVERHEAD; a fraction, 0: none asked
   StepSet ranks;                                  // CONVTRACE_RANKS
   std::string include;                            // CONVTRACE_INCLUDE
   std::string exclude;                            // CONVTRACE_EXCLUDE

@@ -19,6 +19,8 @@ class StepSet {
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
+  /// Whether the set is written as `all`.
+  [[nodiscard]] bool is_all() const { return steps_text() == "all"; }
   /// @return the smallest number in the set.
   [[nodiscard]] uint32_t first() const;
   /// Whether the set contains a number below `limit`.

@@ -137,6 +137,7 @@ class Engine final : public format::EventSink,
   [[nodiscard]] bool queue_value(const format::TensorStats& event,
                                  const stats::Layout& elements) noexcept override;
   void on_spent(uint64_t ns) noexcept override { spent_.add(ns); }
+  [[nodiscard]] uint64_t spent_so_far() const noexcept override { return spent_.total(); }
 
   format::SampleOutcome submit_at_once(std::span<cupti::DeviceRequest> batch,
                                        uint64_t stream) noexcept override;

@@ -50,6 +50,7 @@ void Engine::finish(uint64_t deadline_ns, std::optional<int> exit_status) {
   if (exit_status) facts_.set("exit.status", std::to_string(*exit_status & 0xff));
   if (cupti::Interceptor* cuda = interceptor_.load()) cuda->stop(deadline_ns / 2);
   if (!writer_.started()) return;
+  controls_.tell_steps();
   report_matches();
   journal_.apply_reports();
   const uint64_t spent = now_ns() - begin;

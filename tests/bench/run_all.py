@@ -18,6 +18,7 @@ EXPECTED = (
     "preload.exec", "preload.python", "observer.module_call", "observer.told_cost_error", "observer.step_launches", "observer.step_stats",
     "observer.step_every50", "observer.modes_order", "observer.value_us", "observer.collective_us",
     "observer.tiny_step_stats", "observer.tiny_step_every50",
+    "overhead.demo", "overhead.tiny", "overhead.uneven",
     "hash.cpu_vs_read", "stats.cpu.f32_vs_read", "stats.cpu.bf16_vs_read", "stats.cpu.i8_vs_read",
     "stats.cpu.threads_time", "diff.stats_pairs", "diff.events_per_s",
     "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",

@@ -19,6 +19,7 @@ struct SettingTexts {
 inline constexpr SettingTexts kSettingTexts[] = {{"CONVTRACE_OUTPUT", "a.ctrace", "b.ctrace"},
                                                  {"CONVTRACE_MODE", "hash", "launches"},
                                                  {"CONVTRACE_STEPS", "1", "2-5"},
+                                                 {"CONVTRACE_OVERHEAD", "5%", "0.5%"},
                                                  {"CONVTRACE_RANKS", "0-3", "7"},
                                                  {"CONVTRACE_INCLUDE", "a", "b;c"},
                                                  {"CONVTRACE_EXCLUDE", "a", "re:b"},

@@ -44,6 +44,12 @@ class RunArguments {
         texts_(settings::setting_table().size()) {
     const auto table = settings::setting_table();
     for (size_t i = 0; i < table.size(); ++i) options_.push_back(add(table[i], texts_[i]));
+    command_
+        ->add_option(
+            "--like", result_.like,
+            "The settings of an earlier run, by its trace, and the steps that it took; settings "
+            "that are given win")
+        ->type_name("TRACE");
     command_->add_flag("--dry-run", result_.dry_run, "Print the environment and the command only");
     command_->allow_extras();
     command_->footer("Each option sets the environment variable of the same name, CONVTRACE_...");
@@ -88,7 +94,7 @@ class RunArguments {
       complain(MessageId::kNoCommand, settings::quoted(word) + ": the command follows after --");
       return kUsage;
     }
-    std::vector<std::string> names{"--dry-run", "--help"};
+    std::vector<std::string> names{"--dry-run", "--help", "--like"};
     for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string option = word.substr(0, word.find('='));

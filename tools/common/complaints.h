@@ -42,6 +42,8 @@ enum class MessageId : uint16_t {
   kNothingTraced = 2202,  ///< interposer/preload/exit_notice.c writes it
   kNotStarted = 2203,
   kRepeatUnknown = 2204,
+  kLikeInPart = 2205,
+  kNotLike = 2206,
 
   kNothingRecorded = 2301,
   kNotCounted = 2302,

@@ -28,7 +28,7 @@ LiveControls::LiveControls(const settings::Settings& wanted, std::vector<setting
       rank_(rank),
       all_rules_(std::move(rules)),
       rules_(rules_of_rank(all_rules_, rank)),
-      steps_(wanted.mode, wanted.steps),
+      steps_(wanted.mode, wanted.steps, wanted.overhead),
       names_(patterns(wanted.include), patterns(wanted.exclude), definitions),
       captures_(settings::mode_without_rule(wanted), rules_, definitions, wanted.ring.steps == 0,
                 wanted.samples),
@@ -38,6 +38,7 @@ LiveControls::LiveControls(const settings::Settings& wanted, std::vector<setting
 
 ControlChange LiveControls::poll(uint64_t now_ns) {
   ControlChange change;
+  if (steps_.take_decided()) tell_steps();
   std::optional<ConfigChange> file = config_.poll(now_ns);
   if (!file) return change;
   change.lines = std::move(file->lines);
@@ -95,12 +96,21 @@ std::vector<std::string> LiveControls::reasons_for_nothing(bool has_context) {
 }
 
 void LiveControls::tell(const settings::Settings& wanted) {
-  for (const settings::SettingSpec& spec : settings::setting_table())
-    facts_.set("setting." + std::string(spec.name), spec.print(wanted));
+  for (const settings::SettingSpec& spec : settings::setting_table()) {
+    if (spec.name != "CONVTRACE_STEPS")
+      facts_.set("setting." + std::string(spec.name), spec.print(wanted));
+  }
+  tell_steps();
   std::string rules;
   for (const settings::Rule* rule : rules_.rules())
     rules += (rules.empty() ? "" : "; ") + settings::print(*rule);
   if (!rules.empty() || reloads_ > 0) facts_.set("setting.rules", std::move(rules));
+}
+
+void LiveControls::tell_steps() {
+  facts_.set("setting.CONVTRACE_STEPS", steps_.seen().asked);
+  if (std::optional<std::string> text = steps_.budget_text())
+    facts_.set("overhead", *std::move(text));
 }
 
 }  // namespace convtrace::engine

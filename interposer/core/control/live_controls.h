@@ -47,7 +47,7 @@ class LiveControls {
   [[nodiscard]] CaptureRules& captures() noexcept { return captures_; }
   [[nodiscard]] Rank rank() const noexcept { return rank_.get(); }
 
-  /// Applies the file if it has changed.
+  /// Applies the file if it has changed, and records steps that have been decided.
   [[nodiscard]] ControlChange poll(uint64_t now_ns);
 
   /// Takes a fact of the observer. @return whether it completes the rank.
@@ -57,6 +57,8 @@ class LiveControls {
   /// Call when the rank has become known. @return whether other rules may apply from now on.
   bool follow_rank();
 
+  /// Records the wanted steps as facts, and what CONVTRACE_OVERHEAD led to.
+  void tell_steps();
   /// @return a line for each pattern and rule, with what it matched or the nearest names.
   [[nodiscard]] std::vector<Notice> report() const;
   /// @return why the trace of this process may be empty.

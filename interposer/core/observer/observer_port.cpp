@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cupti/stats/compute.h"
+#include "format/base/clock.h"
 #include "format/base/log.h"
 #include "interposer/core/observer/collective_message.h"
 #include "interposer/core/observer/kernel_message.h"
@@ -300,7 +301,7 @@ bool ObserverPort::Batch::scope(const Message& message) {
 bool ObserverPort::Batch::step(const Message& message) {
   const auto fixed = message.as<convtrace_step>();
   if (!fixed) return false;
-  deps_.steps.open(fixed->index);
+  deps_.steps.open(fixed->index, now_ns(), deps_.host.spent_so_far());
   deps_.ops.begin_step(fixed->index);
   format::Step event;
   event.header.step = fixed->index;

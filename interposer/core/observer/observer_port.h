@@ -51,6 +51,8 @@ class ObserverHost {
                                          const stats::Layout& elements) noexcept = 0;
   /// The observer reports time that it spent outside of submit().
   virtual void on_spent(uint64_t ns) noexcept = 0;
+  /// @return what calls of convtrace have taken in this process.
+  [[nodiscard]] virtual uint64_t spent_so_far() const noexcept = 0;
 };
 
 class ObserverPort {

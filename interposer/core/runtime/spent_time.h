@@ -28,11 +28,17 @@ class SpentTime {
 
   void add(uint64_t ns) noexcept { ns_.fetch_add(ns, std::memory_order_relaxed); }
 
-  /// @return nanoseconds since the last take(), over all threads.
-  uint64_t take() noexcept { return ns_.exchange(0, std::memory_order_relaxed); }
+  /// @return nanoseconds, over all threads.
+  [[nodiscard]] uint64_t total() const noexcept { return ns_.load(std::memory_order_relaxed); }
+
+  /// @return nanoseconds since the last take().
+  uint64_t take() noexcept {
+    const uint64_t now = total();
+    return now - taken_.exchange(now, std::memory_order_relaxed);
+  }
 
  private:
-  std::atomic<uint64_t> ns_{0};
+  std::atomic<uint64_t> ns_{0}, taken_{0};
 };
 
 }  // namespace convtrace::engine

@@ -45,6 +45,7 @@ class FakeHost final : public ObserverHost {
     return queues_values;
   }
   void on_spent(uint64_t ns) noexcept override { spent_ns += ns; }
+  [[nodiscard]] uint64_t spent_so_far() const noexcept override { return spent_ns; }
 
   format::SampleOutcome answer = format::SampleOutcome::kSampled;
   bool settled = true;

@@ -156,8 +156,7 @@ std::string preload_library() {
 
 Prepared prepare_run(const RunOptions& options) {
   if (!apply_options(options)) return {ExitCode::kUsage, {}, {}};
-  if (!options.like.empty() && !take_settings_of(options.like))
-    return {ExitCode::kUsage, {}, {}};
+  if (!options.like.empty() && !take_settings_of(options.like)) return {ExitCode::kUsage, {}, {}};
   std::optional<settings::Settings> wanted = check_settings();
   if (!wanted) return {ExitCode::kUsage, {}, {}};
   const std::string library = preload_library();

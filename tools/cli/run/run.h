@@ -17,6 +17,7 @@ namespace convtrace::tools {
 struct RunOptions {
   /// Settings given as options, in the order given.
   std::vector<std::pair<const settings::SettingSpec*, std::string>> values;
+  std::string like{};  ///< trace of the run whose settings are taken; empty: none
   bool dry_run = false;
   std::vector<std::string> command;
 };

@@ -258,7 +258,7 @@ std::vector<std::string> advice(const DiffResult& result) {
     return {"No value has one size in both runs: do they train one model on the same batches?"};
   }
   if (result.values == 0) {
-    return {"Record the same steps of both runs (CONVTRACE_STEPS) with CONVTRACE_MODE=stats."};
+    return {"Record the same steps of both runs (convtrace run --like BASE), with mode stats."};
   }
   return {"If these are the same modules under other names, say so with --map."};
 }
