@@ -112,14 +112,4 @@ LaunchParams::LaunchParams(const LaunchInfo& launch) noexcept : params_(launch.p
   if (buffer_ == nullptr) buffer_bytes_ = 0;
 }
 
-std::span<const std::byte> LaunchParams::bytes_of(size_t index, size_t offset,
-                                                  size_t bytes) const noexcept {
-  if (params_ != nullptr) {
-    if (params_[index] == nullptr) return {};
-    return {static_cast<const std::byte*>(params_[index]), bytes};
-  }
-  if (offset > buffer_bytes_ || bytes > buffer_bytes_ - offset) return {};
-  return {buffer_ + offset, bytes};
-}
-
 }  // namespace convtrace::cupti

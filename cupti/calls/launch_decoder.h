@@ -58,7 +58,14 @@ class LaunchParams {
   /// parameter buffer.
   /// @return its bytes, valid as long as the caller's arguments; empty when it is not there.
   [[nodiscard]] std::span<const std::byte> bytes_of(size_t index, size_t offset,
-                                                    size_t bytes) const noexcept;
+                                                    size_t bytes) const noexcept {
+    if (params_ != nullptr) {
+      if (params_[index] == nullptr) return {};
+      return {static_cast<const std::byte*>(params_[index]), bytes};
+    }
+    if (offset > buffer_bytes_ || bytes > buffer_bytes_ - offset) return {};
+    return {buffer_ + offset, bytes};
+  }
 
  private:
   void** params_;

@@ -58,7 +58,7 @@ void Gate::describe(const LaunchInfo& launch, bool per_thread, Pass& pass) {
   event.kernel = function.kernel;
   pass.memory_known = apply_memory_reports(!function.rules.empty());
   const std::span<format::Operand> operands = pass.operands();
-  const size_t count = scan_operands(launch, function.params, *state_.options.addresses,
+  const size_t count = scan_operands(launch, function.words, *state_.options.addresses,
                                      state_.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!pass.memory_known) doubt(operands.first(count));

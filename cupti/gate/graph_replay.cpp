@@ -35,7 +35,7 @@ void emit_kernel(CudaState& state, const GraphKernel& kernel, const format::Laun
   std::copy_n(kernel.block, 3, event.block);
   event.shared_bytes = kernel.shared_bytes;
   event.sampled = SampleOutcome::kInGraph;
-  const size_t count = scan_operands(packed.info(), kernel.function->params,
+  const size_t count = scan_operands(packed.info(), kernel.function->words,
                                      *state.options.addresses, state.tensor_maps, operands);
   event.operands = operands.first(count);
   if (!memory_known) doubt(operands.first(count));
@@ -88,7 +88,7 @@ void collect_graph(const CudaState& state, ExecutableGraph& graph, LaunchCapture
     const bool tagged = !kernel.function->rules.empty();
     if (!kernel.enabled || (!tagged && !in_front)) continue;
     const PackedLaunch packed(kernel);
-    const size_t count = scan_operands(packed.info(), kernel.function->params,
+    const size_t count = scan_operands(packed.info(), kernel.function->words,
                                        *state.options.addresses, state.tensor_maps, storage);
     const auto operands = std::span(storage).first(count);
     if (tagged)

@@ -210,6 +210,7 @@ FunctionInfo FunctionTable::make_info(CUfunction function, Facts facts, const Ha
   FunctionInfo info;
   info.handle = function;
   info.params = std::move(facts.params);
+  info.words = words_of(info.params);
   info.kernel = define(facts.name);
   if (handle.signature != nullptr && agrees(*handle.signature, facts.name, info.params))
     info.signature = handle.signature;

@@ -34,6 +34,7 @@ struct FunctionInfo {
   const void* handle = nullptr;
   format::KernelId kernel;
   std::vector<ParamLayout> params;
+  std::vector<ParamWord> words;                      ///< of the parameters
   std::shared_ptr<const KernelSignature> signature;  ///< null: names and types are not known
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found

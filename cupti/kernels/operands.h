@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cupti/calls/launch_decoder.h"
 #include "cupti/kernels/tensor_maps.h"
@@ -26,12 +27,23 @@ struct ParamLayout {
   bool operator==(const ParamLayout&) const = default;
 };
 
+/// An aligned word of a parameter, as it lies on the device. A kernel's words are listed once, since
+/// every launch goes through them.
+struct ParamWord {
+  uint16_t param = 0;
+  uint16_t word = 0;    ///< bytes from the begin of the parameter
+  uint16_t left = 0;    ///< bytes of the parameter from here on
+  uint16_t offset = 0;  ///< of the parameter in the buffer
+};
+std::vector<ParamWord> words_of(std::span<const ParamLayout> params);
+
 /// More pointers than this in one launch are not recorded.
 inline constexpr size_t kMaxOperands = 256;
 
+/// @param words  of the kernel.
 /// @param[out] operands filled from the front, in order of parameter and word.
 /// @return how many were found, at most operands.size().
-size_t scan_operands(const LaunchInfo& launch, std::span<const ParamLayout> layout,
+size_t scan_operands(const LaunchInfo& launch, std::span<const ParamWord> words,
                      const AddressMap& addresses, const TensorMaps& tensor_maps,
                      std::span<format::Operand> operands);
 

@@ -19,14 +19,14 @@ namespace convtrace::cupti {
 [[nodiscard, gnu::always_inline]] inline uint64_t not_behind(const uint64_t* list, size_t words,
                                                              uint64_t offset) {
   const uint64_t bound = Piece(offset, Piece::kMaxOffset, Piece::kMaxRecord).word();
-  const auto bit = [list, bound](size_t i) { return uint64_t{load_word(list + i) <= bound} << i; };
   // Eight words at once, though most lists are shorter: a loop whose end the processor cannot
   // predict costs more. The caller masks out words behind the list.
-  uint64_t bits = 0;
-  for (size_t i = 0; i < words; i += 8) {
-    bits |= bit(i) | bit(i + 1) | bit(i + 2) | bit(i + 3) | bit(i + 4) | bit(i + 5) | bit(i + 6) |
-            bit(i + 7);
-  }
+  const auto eight = [=](const uint64_t* at) {
+    const auto bit = [=](size_t i) { return uint64_t{load_word(at + i) <= bound} << i; };
+    return bit(0) | bit(1) | bit(2) | bit(3) | bit(4) | bit(5) | bit(6) | bit(7);
+  };
+  uint64_t bits = eight(list);
+  for (size_t i = 8; i < words; i += 8) bits |= eight(list + i) << i;
   return bits;
 }
 

@@ -87,9 +87,11 @@ bool AddressTable::find_as(uint64_t address, Kept& kept) const noexcept {
   return false;
 }
 
+/// Not inlined: it would take the registers of the usual way.
 template <typename Kept>
-AddressTable::Answer AddressTable::look_in_node(const uint64_t* slot, Slot content,
-                                                uint64_t address, Kept& kept) const noexcept {
+[[gnu::noinline]] AddressTable::Answer AddressTable::look_in_node(const uint64_t* slot,
+                                                                  Slot content, uint64_t address,
+                                                                  Kept& kept) const noexcept {
   Path path;
   path.add(slot, content.word());
   unsigned shift = kPageShift;

@@ -108,7 +108,7 @@ void CallbackObserver::observe_launch(const LaunchInfo& launch, const CallbackEn
     event.kernel = function->kernel;
     const bool memory_known = state_.options.apply_memory_reports == nullptr ||
                               state_.options.apply_memory_reports(false);
-    const size_t count = scan_operands(launch, function->params, *state_.options.addresses,
+    const size_t count = scan_operands(launch, function->words, *state_.options.addresses,
                                        state_.tensor_maps, operands);
     event.operands = std::span(operands).first(count);
     if (!memory_known) doubt(std::span(operands).first(count));

@@ -7,6 +7,7 @@
 //
 // usage: bench_launch [--quick]
 //        bench_launch --record     prints ns of a recorded launch, under CONVTRACE_CONFIG
+//        bench_launch --gated N    makes N bursts of recorded launches, for bench_instructions.py
 
 #include <cuda.h>
 #include <cupti.h>
@@ -222,16 +223,29 @@ bool bench_rules(bench::Rows& rows, const char* self, const test::TempDir& folde
   return true;
 }
 
-int print_recorded() {
+template <typename Body>
+int while_recording(Body&& body) {
   publish_hooks();
   Program program;
   if (!program.ok) return 1;
   Engine* const engine = record(program);
   if (engine == nullptr) return 1;
-  std::printf("%f\n", bench::median_of(bench_one(program, 31)));
-  std::fflush(stdout);
+  body(program);
   engine->finish(2'000'000'000);
   return 0;
+}
+
+int print_recorded() {
+  return while_recording([](Program& program) {
+    std::printf("%f\n", bench::median_of(bench_one(program, 31)));
+    std::fflush(stdout);
+  });
+}
+
+int make_bursts(int count) {
+  return while_recording([count](Program& program) {
+    for (int i = 0; i < count; ++i) (void)gated(program);
+  });
 }
 
 }  // namespace
@@ -242,6 +256,7 @@ int main(int argc, char** argv) {
   setenv("CONVTRACE_OUTPUT", std::string(folder / "%p.ctrace").c_str(), 1);
   setenv("CONVTRACE_LOG", "error", 1);
   if (option == "--record") return print_recorded();
+  if (option == "--gated" && argc > 2) return make_bursts(std::atoi(argv[2]));
 
   using bench::Goal;
   bench::Rows rows;

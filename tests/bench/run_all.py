@@ -25,7 +25,7 @@ EXPECTED = (
     "check.records_per_s", "check.rss", "recover.gb_per_s", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map",
     "pointer.bytes_per_range", "alias.event", "alias.bytes_per_generation",
-    "event.push", "launch.off", "launch.record", "launch.rules", "launch.threads", "rules.first_sight",
+    "event.push", "launch.off", "launch.record", "launch.instructions", "launch.rules", "launch.threads", "rules.first_sight",
     "encode.ns_per_event", "encode.bytes_per_event", "encode.vs_tables_time", "encode.vs_tables_size",
     "decode.events_per_s", "decode.threads", "checksum.vs_memcpy",
     "snapshot.codec.bf16", "snapshot.codec.f32", "snapshot.decode", "snapshot.codec.bf16_bound",

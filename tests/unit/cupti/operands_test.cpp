@@ -1,6 +1,7 @@
 #include "cupti/kernels/operands.h"
 
 #include <array>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -35,7 +36,7 @@ struct OperandScene {
     LaunchInfo launch;
     launch.params = pointers.data();
     std::array<format::Operand, 8> found;
-    const size_t count = scan_operands(launch, layout, addresses, tensor_maps, found);
+    const size_t count = scan_operands(launch, words_of(layout), addresses, tensor_maps, found);
     return {found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
@@ -55,6 +56,26 @@ TEST_CASE("operands: a pointer parameter is found with its place in the block", 
   CHECK(found[1].param == 2);
   CHECK(found[1].confidence == Confidence::kPointerInterior);
   CHECK(found[1].offset == 0x40);
+}
+
+TEST_CASE("operands: between two launches of a kernel its pointers are looked up again",
+          "[operands]") {
+  OperandScene scene;
+  const auto launch = [&] { return scene.scan(uint64_t{kBlock}, uint64_t{kBlock + 0x100000}); };
+  REQUIRE(launch().size() == 1);
+  MemoryRange other;
+  other.base = kBlock + 0x100000;
+  other.bytes = kBlockBytes;
+  const uint64_t second = scene.addresses.allocate(other).generation;
+  REQUIRE(launch().size() == 2);
+  CHECK(launch()[1].generation == second);
+  std::thread([&] {
+    scene.addresses.release(kBlock, format::MemorySource::kDriver);
+    other.base = kBlock;
+    scene.addresses.allocate(other);
+  }).join();
+  CHECK(launch()[0].generation == second + 1);
+  CHECK(launch()[1].generation == second);
 }
 
 TEST_CASE("operands: words inside a struct are found with less confidence", "[operands]") {
@@ -139,7 +160,8 @@ TEST_CASE("operands: a tensor map is found wherever the parameters begin", "[ope
   LaunchInfo launch;
   launch.params = values;
   std::array<format::Operand, 8> found;
-  CHECK(scan_operands(launch, as_on_sm_75, scene.addresses, scene.tensor_maps, found) == 1);
+  CHECK(scan_operands(launch, words_of(as_on_sm_75), scene.addresses, scene.tensor_maps, found) ==
+        1);
 }
 
 TEST_CASE("operands: a tensor map inside a struct is found, its own words are not pointers",
