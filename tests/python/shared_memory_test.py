@@ -406,6 +406,93 @@ class ReusedOutputs(ObservedTest):
             self.assertEqual(self.told(join), [])
 
 
+class CommonGradients(ObservedTest):
+    def told(self, gives, saves=lambda *inputs: inputs, steps=2):
+        """Facts of an op of three inputs, the last of which has half of their elements. `gives`: its gradients."""
+        class Op(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b, c):
+                ctx.save_for_backward(*saves(a, b, c))
+                return (a * b).view(-1)[:6] * c
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gives(gradient)
+
+        layers = [nn.Linear(4, 4) for _ in range(3)]
+        for _ in range(steps):
+            x = torch.randn(3, 4)
+            a, b, c = (layer(x).tanh() for layer in layers)
+            Op.apply(a, b, c.reshape(-1)[:6]).sum().backward()
+        return [fact.value for fact in self.fake.of("event_fact") if fact.name == "common.OpBackward"]
+
+    def test_one_scratch_buffer_for_all(self):
+        buffer = torch.empty(12)
+
+        def gives(gradient):
+            return tuple(buffer[:count].view(shape).copy_(torch.randn(shape))
+                         for count, shape in ((12, (3, 4)), (12, (3, 4)), (6, (6,))))
+
+        self.assertEqual(self.told(gives), [
+            "grad_input:0, grad_input:1, 1, whole, kept, needed", "grad_input:0, grad_input:2, 1, inside, kept, needed",
+            "grad_input:1, grad_input:2, 1, inside, kept, needed"])
+        self.fake.messages.clear()
+        self.assertEqual({one.split(", ")[5] for one in self.told(gives, lambda a, b, c: (a * b,))}, {"unknown"})
+
+    def test_arrays_over_one_memory(self):
+        def gives(gradient):
+            array = torch.randn(12).numpy()
+            return torch.from_numpy(array).view(3, 4), torch.from_numpy(array).view(3, 4), torch.randn(6)
+
+        self.assertEqual(self.told(gives, steps=1), ["grad_input:0, grad_input:1, 0, whole, foreign, needed"])
+
+    def test_wrong_offsets(self):
+        def gives(gradient):
+            work = torch.randn(30)
+            return work[:12].view(3, 4), work[11:23].view(3, 4), work[24:]
+
+        self.assertEqual(self.told(gives, steps=1), ["grad_input:0, grad_input:1, 0, across, new, needed"])
+
+    def test_gradients_that_are_one_by_right(self):
+        work = torch.empty(30)
+
+        def one(gradient):
+            return (torch.cat([gradient, gradient]).view(3, 4),) * 2 + (gradient,)
+
+        def passed_on(gradient):
+            return gradient.expand(2, 6).reshape(3, 4), None, gradient
+
+        def windows(gradient):
+            scaled = torch.cat([gradient] * 2) * 2
+            return scaled.view(3, 4), None, scaled[3:9]
+
+        def side_by_side(gradient):
+            parts = work[:12].view(3, 4), work[12:24].view(3, 4), work[24:]
+            return tuple(part.copy_(torch.randn(part.shape)) for part in parts)
+
+        for gives in one, passed_on, windows, side_by_side:
+            self.assertEqual(self.told(gives), [], gives.__name__)
+
+    def test_one_tensor_that_is_taken_twice(self):
+        buffer = torch.empty(3, 4)
+
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                ctx.save_for_backward(a, b)
+                return a * b
+
+            @staticmethod
+            def backward(ctx, gradient):
+                torch.mul(gradient, ctx.saved_tensors[0], out=buffer)
+                return buffer, buffer
+
+        for _ in range(3):
+            a = nn.Linear(4, 4)(torch.randn(3, 4))
+            Product.apply(a, a).sum().backward()
+        self.assertEqual([fact for fact in self.fake.of("event_fact") if fact.name.startswith("common.")], [])
+
+
 class Recomputed(ObservedTest):
     def buffers(self, call, **options):
         """Phases in which buffers of a norm were recorded, in two steps."""

@@ -193,6 +193,7 @@ class Judge {
       case Role::kInput:
       case Role::kOutput:
       case Role::kGradOutput:
+      case Role::kGradInput:
         break;
       default:
         return;

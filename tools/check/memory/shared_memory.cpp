@@ -10,7 +10,8 @@
 /// optimizers that write it in turn. A state that holds what came before, by its name, and lies in
 /// the memory of a parameter, or of a gradient that the next step takes, is a warning.
 /// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
-/// its right, unless clipping multiplies them; zeros; numbers that all parameters count with.
+/// its right, unless clipping multiplies them, or one of them is not what an op returned any more;
+/// zeros; numbers that all parameters count with.
 /// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain
 /// gradient descent moves by the sum of their gradients; a gradient that was handed over on purpose.
 /// Not told apart: an optimizer of the program's own that keeps a workspace among its states.
@@ -93,7 +94,7 @@ class SharedMemory : public Check {
       const std::optional<Shared> shared = read_shared(around.names, fact);
       if (!shared) continue;
       const Owners owners = owners_of(step, around, *shared);
-      const std::optional<Severity> severity = judge(around, *shared, owners);
+      const std::optional<Severity> severity = judge(step, around, *shared, owners);
       if (!severity) continue;
       const auto [entry, is_new] = found.try_emplace({shared->slot.front(), *severity});
       if (is_new) entry->second = finding_of(step, around, *shared, *severity);
@@ -156,13 +157,13 @@ class SharedMemory : public Check {
     return owners;
   }
 
-  static std::optional<Severity> judge(const Surroundings& around, const Shared& shared,
-                                       const Owners& owners) {
+  static std::optional<Severity> judge(const StepValues& step, const Surroundings& around,
+                                       const Shared& shared, const Owners& owners) {
     switch (shared.slot.front()) {
       case 'p':
         return of_parameters(around, shared, owners);
       case 'g':
-        return of_gradients(shared, owners);
+        return of_gradients(step, shared, owners);
       case 's':
         return of_states(around, shared, owners);
       default:
@@ -189,7 +190,19 @@ class SharedMemory : public Check {
     return shared.whole && adds_up ? Severity::kHint : Severity::kError;
   }
 
-  static std::optional<Severity> of_gradients(const Shared& shared, const Owners& owners) {
+  /// Whether a gradient is another one than an op's backward returned in that memory.
+  static bool changed(const StepValues& step, const ParameterStep& owner) {
+    const Value* returned = nullptr;
+    for (const Value& value : step.values) {
+      if (value.role == Role::kGradInput && value.storage == owner.gradient->storage &&
+          value.address == owner.gradient->address && value.shape == owner.gradient->shape)
+        returned = &value;
+    }
+    return returned != nullptr && returned->stats.hash != owner.of_backward()->stats.hash;
+  }
+
+  static std::optional<Severity> of_gradients(const StepValues& step, const Shared& shared,
+                                              const Owners& owners) {
     if (!owners.both_have_gradients()) return std::nullopt;
     const Value *const unclipped = owners.second->unclipped, &taken = *owners.second->gradient;
     const bool multiplied = unclipped != nullptr && unclipped->stats.hash != taken.stats.hash;
@@ -198,7 +211,12 @@ class SharedMemory : public Check {
     if (shared.word == "foreign")
       return owners.both_passed() && !owners.passed_by_equal() ? Severity::kError
                                                                : Severity::kWarning;
-    if (shared.word == "new") return multiplied ? std::optional(Severity::kWarning) : std::nullopt;
+    if (shared.word == "new") {
+      // What writes gradients on purpose writes both.
+      const bool overwritten =
+          !shared.whole && changed(step, *owners.first) != changed(step, *owners.second);
+      return multiplied || overwritten ? std::optional(Severity::kWarning) : std::nullopt;
+    }
     const bool own = owners.both_passed() && !owners.one_module && !owners.passed_by_equal();
     return own || multiplied ? Severity::kWarning : Severity::kHint;
   }
@@ -274,7 +292,7 @@ class SharedMemory : public Check {
                : shared.word == "same" ? ", although gradients of their own passed both modules."
                : shared.word == "foreign"
                    ? ", each in a storage of its own over it: what came last is in both."
-                   : ", and what multiplies one (clipping) multiplies both.";
+                   : ", and what writes one writes both.";
       default:
         if (is_parameter(shared)) return ": what is to hold earlier values has those of now.";
         if (is_gradient(shared))

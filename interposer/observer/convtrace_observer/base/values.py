@@ -7,6 +7,7 @@ a tensor must not show up in anybody's dispatch mode, tracer, random state or au
 """
 import collections
 import ctypes
+import math
 import operator
 
 from . import contents, engine, signals, storage_numbers
@@ -29,6 +30,7 @@ _LEAVES = type(None), bool, int, float, str
 _MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
 _MAX_DEPTH = 8
 _MAX_FINISHED = 1 << 16  # storages
+_MOST_ELEMENTS = 1 << 12  # of tensors with gaps that are compared element by element
 _MAX_KINDS, _MAX_TEXT = 16, 200  # of tensors that cannot be read; characters of what torch says of one
 
 
@@ -62,6 +64,33 @@ def span_bytes(value):
         return 0
     last = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))
     return (last + 1) * ELEMENT_BYTES[value.dtype]
+
+
+def element_bytes(value):
+    """Bytes of all elements: more than span_bytes() says where some share memory, fewer where there are gaps."""
+    return math.prod(value.dims[:value.rank]) * ELEMENT_BYTES[value.dtype]
+
+
+def share(first, second):
+    """Whether two tensors have an element in common, exactly: of large ones with gaps only if both are alike."""
+    if first.base >= second.base + second.storage_bytes or second.base >= first.base + first.storage_bytes:
+        return False  # which is nearly always so, and quickly told
+    ends = [value.data + span_bytes(value) for value in (first, second)]
+    if max(first.data, second.data) >= min(ends) or (first.device, first.index) != (second.device, second.index):
+        return False
+    if all(end - value.data == element_bytes(value) for value, end in zip((first, second), ends)):
+        return True
+    if any(element_bytes(value) > _MOST_ELEMENTS for value in (first, second)):
+        return first.data == second.data and first.dims == second.dims
+    return not _addresses(first).isdisjoint(_addresses(second))
+
+
+def _addresses(value):
+    """Of each byte of the elements."""
+    found, width = [value.data], ELEMENT_BYTES[value.dtype]
+    for extent, stride in zip(value.dims[:value.rank], value.dims[value.rank:]):
+        found = [address + index * stride * width for address in found for index in range(extent)]
+    return {address + byte for address in found for byte in range(width)}
 
 
 ELEMENT_BYTES = (1, 8, 4, 2, 2, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 1, 8, 16, 1, 1)

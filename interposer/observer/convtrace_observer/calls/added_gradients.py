@@ -14,12 +14,12 @@ _NONE = frozenset()
 class AddedGradients:
     def __init__(self, observer, nodes):
         self._observer, self._nodes = observer, nodes
-        self._waiting = reused_outputs.WaitingGradients(observer)
+        self._waiting = reused_outputs.WaitingGradients(observer, nodes)
         self._doubted = set()  # (name of an op, position of a leaf) that such a backward was seen of
 
     def before(self, thread, tag, node):
-        """Of a backward that is about to run. @return what after() takes, or None: the nodes that want a gradient of it,
-        [(position among these, the leaf, the id of its gradient, how often that was written)]"""
+        """Of a backward that is about to run. @return what after() takes, or None: (node, number of its input) of each that
+        wants a gradient of it, [(position among these, the leaf, the id of its gradient, how often that was written)]"""
         try:
             return self._before(thread, tag, node) if self._observer.capture else None
         except Exception as error:
@@ -28,10 +28,10 @@ class AddedGradients:
 
     def _before(self, thread, tag, node):
         observer = self._observer
-        wanted = [one for one, _ in self._nodes.next(node) if one is not None]
+        wanted = [one for one in self._nodes.next(node) if one[0] is not None]
         noted = []
         with observer.read.unobserved():
-            for position, one in enumerate(wanted):
+            for position, (one, _) in enumerate(wanted):
                 leaf = one.variable if contents.name_of(type(one)) == _LEAF else None
                 if not observer.read.is_plain(leaf):
                     continue
@@ -44,22 +44,23 @@ class AddedGradients:
                         self._record(thread, tag, "grad_before", position, gradient)
         return wanted, noted
 
-    def after(self, thread, tag, before, taken, result):
-        """Behind it. @param taken  the gradients that it was given. @param result  what it returned.
+    def after(self, thread, tag, before, taken, result, saved):
+        """Behind it. @param taken  the gradients that it was given. @param result  what it returned. @param saved  gives the
+        tensors that the op has saved.
         @return the ids of the leaves that it returned a gradient for"""
         if before is None:
             return _NONE
         try:
-            return self._after(thread, tag, *before, taken, result)
+            return self._after(thread, tag, *before, taken, result, saved)
         except Exception as error:
             self._observer.failed("gradients of leaves", error)
             return _NONE
 
-    def _after(self, thread, tag, wanted, noted, taken, result):
+    def _after(self, thread, tag, wanted, noted, taken, result, saved):
         returned = [one for one in (result if type(result) is tuple else (result,)) if one is not None]
         known = len(returned) == len(wanted)  # which of them is whose
         with self._observer.read.unobserved():
-            self._waiting.see(thread, tag.name, taken, returned, [self._nodes.name(one) for one in wanted] if known else ())
+            self._waiting.see(thread, tag.name, taken, returned, wanted if known else (), saved)
             if known:
                 self._look(thread, tag, noted)
         return {id(leaf) for _, leaf, _, _ in noted} if known else _NONE

@@ -62,10 +62,14 @@ class Kept:
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
         return found[:_MOST]
 
+    def saved(self, node):
+        """Of tensors() those of save_for_backward."""
+        return [tensor for kind, _, tensor in self.tensors(node) if kind == "saved"]
+
     def states(self, thread, tensors, inputs):
         """Of saved tensors that are inputs to which no gradient goes, perhaps state that is kept and not read: what
-        stands for "saved" in their slots, None for buffers of the module that runs, which are not looked at."""
-        return {name: None if is_buffer(thread, tensor) else "saved_leaf" for kind, name, tensor in tensors
+        stands for "saved" in their slots. Buffers are of the module that runs."""
+        return {name: "saved_buffer" if is_buffer(thread, tensor) else "saved_leaf" for kind, name, tensor in tensors
                 if kind == "saved" and tensor.is_leaf and not tensor.requires_grad and any(one is tensor for one in inputs)}
 
     def is_shared_gradient(self, tensor):

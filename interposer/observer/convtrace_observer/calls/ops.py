@@ -150,7 +150,8 @@ class CustomOps:
             if tag is not None:
                 known = node is not None and node.call is not None and not self._is_asked()
                 added = self._added.before(self._observer.threads.state, tag, args[0])
-                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None), added
+                saved = functools.partial(self._kept.saved, args[0]) if known else tuple
+                begun = self._begin(tag, args[1:], {}, (args[0], node) if known else None), added, saved
         except BaseException:
             slot[0] = before
             raise
@@ -160,9 +161,9 @@ class CustomOps:
         slot, before, begun = state
         try:
             if begun is not None:
-                op, added = begun
+                op, added, saved = begun
                 thread, _, tag, _, taken, _ = op
-                given = _NONE if raised else self._added.after(thread, tag, added, taken, result)
+                given = _NONE if raised else self._added.after(thread, tag, added, taken, result, saved)
                 self._ended(op, result, raised, given)
         finally:
             slot[0] = before
@@ -212,9 +213,10 @@ class CustomOps:
         for role, name, tensor in kept_tensors:
             value = observer.read(tensor)
             role = states.get(name, role) if role == "saved" else role
-            if value is not None and role is not None:
+            if value is not None:
                 slot = observer.modules.slot(kind % role, "%s@%d" % (name, number) if number else name)
-                thread.batch.tensor(phase, engine.HASH, scope, call, slot, op, value)
+                capture = observer.full if role == "saved_buffer" and phase == engine.BACKWARD else engine.HASH
+                thread.batch.tensor(phase, capture, scope, call, slot, op, value)
 
     def _begin(self, tag, args, kwargs, node=None):
         """Before an op runs. `node`: of a backward whose kept tensors were recorded behind the forward, and what is known of
@@ -236,7 +238,7 @@ class CustomOps:
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
         repeated calls wants behind the op or None, numbers of the operands that others hold, what of the kept tensors is
-        looked at behind the op: number of the call, those that others hold, parameters; or None)."""
+        looked at behind the op: number of the call, those that others hold, leaves, states; or None)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -268,8 +270,21 @@ class CustomOps:
         number, tensors = known.call, self._kept.tensors(node)
         self._record_kept(thread, tag, tag.phase, tensors, number, known.states)
         saved = [one for one in tensors if one[0] == "saved"]
-        leaves = [(one, values.version(one[2])) for one in saved if one[2].is_leaf]
-        return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves)
+        # Another leaf is one of the op's own, made in its forward, which it may use up.
+        leaves = [(one, values.version(one[2])) for one in saved
+                  if one[2].is_leaf and (one[2].requires_grad or known.states.get(one[1]) == "saved_buffer")]
+        return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves, known.states)
+
+    def _written(self, leaves, states, given):
+        """Which of the leaves that a backward kept are looked at behind it, by kind of slot. A parameter that is written with
+        a count and gets no gradient was updated, a buffer may keep an average."""
+        found = {"%s_after": [], "%s_counted": []}
+        for one, version in leaves:
+            if values.version(one[2]) == version or id(one[2]) in given:
+                found["%s_after"].append(one)
+            elif one[1] in states:
+                found["%s_counted"].append(one)
+        return found
 
     def _after(self, tag, begun, args, kwargs, result, given):
         observer = self._observer
@@ -283,12 +298,10 @@ class CustomOps:
                     observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
                 if kept_shared is not None:
-                    number, held, leaves = kept_shared
-                    # One that is written with a count and gets no gradient was updated.
-                    looked = [one for one, version in leaves
-                              if values.version(one[2]) == version or id(one[2]) in given]
+                    number, held, leaves, states = kept_shared
                     self._record_kept(thread, tag, tag.phase, held, number, kind="%s_shared")
-                    self._record_kept(thread, tag, tag.phase, looked, number, kind="%s_after")
+                    for kind, looked in self._written(leaves, states, given).items():
+                        self._record_kept(thread, tag, tag.phase, looked, number, states, kind)
                 operands += self._operands(thread, tag, tag.output, result, 1, capture)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),

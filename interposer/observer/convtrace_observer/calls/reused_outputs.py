@@ -9,12 +9,13 @@ import _thread
 import collections
 import itertools
 
-from ..base import nodes, values
+from ..base import contents, nodes, values
 
 _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph
 _MOST_PARTS = 64  # of one storage that are compared with the next
 _MOST_TOLD = 16  # of a step
+_MOST_COMMON = 8  # of a pair of gradients
 
 # Nodes of what only looks at the memory of its input in another way: whoever takes its output reads that memory.
 _VIEWS = frozenset(name + "Backward" + version for version in "01" for name in (
@@ -134,21 +135,24 @@ class WaitingGradients:
     autograd still holds: for a node that has not run. Told by the number of C++'s references to the tensor, which is larger
     than when it was first returned."""
 
-    def __init__(self, observer):
-        self._observer = observer
+    def __init__(self, observer, nodes):
+        self._observer, self._nodes = observer, nodes
+        self._common = CommonGradients(observer)
         self._step, self._told = -1, 0
         self._counts = collections.Counter()  # (op, slot) -> calls in this step
         # id of a tensor -> (op, slot, storage, whether in a view), references at first, position and place of the last call
         self._given = {}
 
-    def see(self, thread, op, taken, given, next_nodes):
+    def see(self, thread, op, taken, given, receivers, saved):
         """Behind a backward that took `taken`, in which a gradient may be missing, and gave the tensors `given`.
-        `next_nodes`: names of the nodes that get these, empty where that is not known. Must run inside `with read.unobserved()`."""
+        `receivers`: (node, number of its input) of each that gets one of these, empty where that is not known. `saved`: gives
+        the tensors that the op has saved. Must run inside `with read.unobserved()`."""
         observer, read = self._observer, self._observer.read
         if self._step != observer.step:
             self._step, self._told = observer.step, 0
             self._counts.clear()
             self._given.clear()
+        results = []
         for index, tensor in enumerate(given):
             value = read.again(tensor)
             if value is None:
@@ -156,6 +160,7 @@ class WaitingGradients:
             slot = "grad_input:%d" % index
             position = self._counts[op, slot]
             self._counts[op, slot] += 1
+            results.append((index, value, position))
             base = read.bare(tensor)._base
             whole = base is not None and read.bare(base).numel() == read.bare(tensor).numel()
             held = base if whole else tensor  # each view of a base refers to it
@@ -170,7 +175,60 @@ class WaitingGradients:
                 continue
             _, first, earlier, (scope, call) = before
             self._given[id(held)] = known, first, position, thread.place()
-            if references > first and self._told < _MOST_TOLD and index < len(next_nodes):
+            if references > first and self._told < _MOST_TOLD and index < len(receivers):
                 self._told += 1
                 thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
-                    slot, earlier, position, call, next_nodes[index]))
+                    slot, earlier, position, call, self._nodes.name(receivers[index][0])))
+        if len(results) > 1 and receivers:
+            self._common.see(thread, op, taken, results, receivers, saved)
+
+
+class CommonGradients:
+    """Gradients of one call of a backward that have memory in common. Many ops have one gradient for several inputs, so it is
+    told where the op keeps that memory, gave it two storages, or has gradients of which each has something of its own beside.
+    `convtrace check` says whether one was written over another."""
+
+    def __init__(self, observer):
+        self._observer = observer
+        self._storages = {}  # (op, positions of a pair) -> the storage that it had in the last call
+        self._told = collections.Counter()  # of the same
+
+    def see(self, thread, op, taken, results, receivers, saved):
+        """`results`: [(index, values.Memory, position)]; the rest as WaitingGradients.see() has it."""
+        pairs = [(one, other) for at, other in enumerate(results) for one in results[:at] if values.share(one[1], other[1])]
+        if not pairs:
+            return
+        read = self._observer.read
+        passed_on = [value for value in map(read.again, read.tensors(taken)) if value is not None]
+        for (first, one, position), (second, other, _) in pairs:
+            pair = op, first, second
+            before = self._storages.get(pair)
+            if before is not None or len(self._storages) < _MOST_CALLS:
+                self._storages[pair] = one.storage
+            to = [_receiver_of(*receivers[index]) for index in (first, second)]
+            if self._told[pair] == _MOST_COMMON or to[0] == to[1] or any(values.share(one, value) for value in passed_on):
+                continue
+            extent = _extent(one, other)
+            word = "foreign" if one.storage != other.storage else "kept" if one.storage == before else "new"
+            # Two windows of what is as large as the op's own gradient are an overlap-add's.
+            if (any(one.storage_bytes == value.storage_bytes for value in passed_on) if extent == "across" else word == "new"):
+                continue
+            self._told[pair] += 1
+            needed = {_receiver_of(read.bare(tensor).grad_fn, read.bare(tensor).output_nr, tensor) for tensor in saved()}
+            thread.batch.event_fact(thread.place()[0], "common." + op, "grad_input:%d, grad_input:%d, %d, %s, %s, %s" % (
+                first, second, position, extent, word, "needed" if needed.intersection(to) else "unknown"))
+
+
+def _receiver_of(node, index, leaf=None):
+    """Who gets a gradient, of a node and the number of its input, or of a leaf."""
+    if node is not None and contents.name_of(type(node)) == "AccumulateGrad":
+        node, leaf = None, node.variable
+    return id(leaf) if node is None else (node, index)
+
+
+def _extent(one, other):
+    """How two tensors that share memory lie: one has all of the other, or each has something of its own."""
+    (begin, end), (first, last) = ((value.data, value.data + values.span_bytes(value)) for value in (one, other))
+    if (begin, end) == (first, last):
+        return "whole"
+    return "inside" if (begin - first) * (end - last) <= 0 else "across"

@@ -10,7 +10,6 @@ hurt.
 from ..base import contents, values
 
 _EACH = 8  # first steps of an optimizer, whose gradients are looked at, and its states where there are several
-_MOST_ELEMENTS = 1 << 12  # of tensors with gaps that are compared element by element
 _MOST_PAIRS = 32  # that are told of an optimizer
 _MOST_OPTIMIZERS = 256
 _MOST_STATES = 1 << 16  # whose optimizers are remembered
@@ -154,7 +153,7 @@ class SharedMemory:
                 continue
             seen.add((id(parameter), slot))
             span = values.span_bytes(memory)
-            if span != 0 and span >= _bytes(memory):
+            if span != 0 and span >= values.element_bytes(memory):
                 items.append(_Item(id(parameter), tensor, place, slot, memory, memory.data + span))
         read.skipped = skipped
         return items
@@ -172,13 +171,6 @@ class SharedMemory:
                 number, shared, "whole" if whole else "part", word, first.slot, first.place.name))
 
 
-def _bytes(memory):
-    count = 1
-    for extent in memory.dims[:memory.rank]:
-        count *= extent
-    return count * values.ELEMENT_BYTES[memory.dtype]
-
-
 def _pairs(items):
     """(first, second) of tensors that share an element, in the optimizer's order. Of tensors in one memory each is told
     with the one that begins in front of it."""
@@ -186,28 +178,10 @@ def _pairs(items):
     items.sort(key=lambda item: item[:4])
     pairs, reach = [], None
     for item in items:
-        if reach is not None and item[:2] == reach[:2] and item[2] < reach[4].end and _share(reach[4], item[4]):
+        overlaps = reach is not None and item[:2] == reach[:2] and item[2] < reach[4].end
+        if overlaps and values.share(reach[4].memory, item[4].memory):
             pairs.append(sorted((reach[3:], item[3:]), key=lambda one: one[0]))
         if reach is None or item[:2] != reach[:2] or item[4].end > reach[4].end:
             reach = item
     pairs.sort(key=lambda pair: pair[1][0])
     return [(first, second) for (_, first), (_, second) in pairs]
-
-
-def _share(a, b):
-    """Whether two tensors whose spans overlap have an element in common."""
-    gaps = [one for one in (a, b) if one.end - one.begin != _bytes(one.memory)]
-    if not gaps:
-        return True
-    if any(_bytes(one.memory) > _MOST_ELEMENTS for one in (a, b)):
-        return a.begin == b.begin and a.memory.dims == b.memory.dims
-    return not _addresses(a.memory).isdisjoint(_addresses(b.memory))
-
-
-def _addresses(memory):
-    """Of each byte of the elements."""
-    found = [memory.data]
-    width = values.ELEMENT_BYTES[memory.dtype]
-    for extent, stride in zip(memory.dims[:memory.rank], memory.dims[memory.rank:]):
-        found = [address + index * stride * width for address in found for index in range(extent)]
-    return {address + byte for address in found for byte in range(width)}

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/unit/tools/check/check_run.h"
 
 namespace convtrace::test {
@@ -67,6 +69,27 @@ TEST_CASE("check shared-memory: gradients that autograd gives out twice", "[chec
                   .phase = Phase::kBackward,
                   .values = scaled(clipped.at(1, "fc2", "grad:weight").values, 2)});
   CHECK(found(clipped, id) == at_fc2(slot, Severity::kWarning));
+}
+
+TEST_CASE("check shared-memory: a gradient that another one was written over", "[check][memory]") {
+  const std::string slot = "grad:weight", id = "shared-memory";
+  Training run = sharing(slot, "part, new");
+  for (const char* scope : {"fc1", "fc2"}) {
+    StatsSpec& gradient = run.at(1, scope, slot);
+    gradient.value.storage = 7;
+    gradient.address = scope[2] == '1' ? 4096 : 4128;
+    StatsSpec returned = gradient;
+    returned.op = "mineBackward";
+    returned.slot = "grad_input:1";
+    run.before(1, scope, slot, returned);
+  }
+  CHECK(silent(run, id));  // parts of one gradient, which an op has returned twice
+  Training both = run;
+  for (const char* scope : {"fc1", "fc2"})
+    both.at(1, scope, slot).values = scaled(both.at(1, scope, slot).values, 0.5);
+  CHECK(silent(both, id));  // and the program has halved both
+  run.at(1, "fc1", "grad_input:1").values[3] = 9;
+  CHECK(found(run, id) == at_fc2(slot, Severity::kWarning));
 }
 
 TEST_CASE("check shared-memory: a state that is the parameter itself", "[check][memory]") {
@@ -215,6 +238,79 @@ TEST_CASE("check reused-output: a gradient that waits for others", "[check][memo
   run.fact(1, "fc2", "reused.mineBackward", "grad_input:0, 0, 1, 0, AddBackward0");
   CHECK(found(run, "reused-output") ==
         List{{"reused-output", Severity::kError, 1, "fc2", "grad_input:0"}});
+}
+
+/// Two gradients of one call of an op.
+Training common(const std::string& how, std::vector<float> values = noise(900, 32)) {
+  Training run = training(3);
+  run.value(1, {.scope = "fc2",
+                .slot = "grad_input:0",
+                .phase = Phase::kBackward,
+                .op = "mineBackward",
+                .values = std::move(values)});
+  run.fact(1, "fc2", "common.mineBackward", "grad_input:0, grad_input:1, 0, " + how);
+  return run;
+}
+
+TEST_CASE("check reused-output: two gradients of a call in one memory", "[check][memory]") {
+  const std::string id = "reused-output";
+  const auto at = [&id](Severity severity) {
+    return List{{id, severity, 1, "fc2", "grad_input:1"}};
+  };
+  for (const char* how : {"whole, kept, needed", "inside, kept, needed", "whole, foreign, needed",
+                          "across, kept, unknown", "across, new, unknown"})
+    CHECK(found(common(how), id) == at(Severity::kWarning));
+  CHECK(found(common("whole, kept, unknown"), id) == at(Severity::kHint));
+  // An op that adds its inputs, zeros that an op keeps, no such record, no such fact.
+  for (const char* how : {"whole, new, needed", "inside, new, needed", "whole, foreign, unknown"})
+    CHECK(silent(common(how), id));
+  CHECK(silent(common("whole, kept, needed", std::vector<float>(32, 0)), id));
+  Training lost = common("whole, kept, needed");
+  CHECK(silent(lost.erase(1, "fc2", "grad_input:0"), id));
+  CHECK(unknown(common("whole, kept"), id));
+}
+
+/// An op around the output of fc2, whose backward returns what `returns` gives in each of five steps.
+Training keeping(const std::function<std::vector<float>(uint32_t)>& returns, uint64_t storage = 7,
+                 bool same_given = false) {
+  Training run = training(5);
+  for (uint32_t step = 0; step < 5; ++step) {
+    StatsSpec given = run.at(step, "fc2", "grad_output:0");
+    if (same_given) given.values = run.at(0, "fc2", "grad_output:0").values;
+    given.op = "mineBackward";
+    StatsSpec returned = given;
+    returned.slot = "grad_input:0";
+    returned.value.storage = storage != 0 ? storage : 7 + step;
+    returned.values = returns(step);
+    run.value(step, std::move(given)).value(step, std::move(returned));
+  }
+  return run;
+}
+
+TEST_CASE("check stale-gradient: what an op returns in memory that it keeps", "[check][memory]") {
+  const std::string id = "stale-gradient";
+  const size_t count = training(1).at(0, "fc2", "grad_output:0").values.size();
+  const auto changing = [count](uint32_t step) { return noise(700 + step, count); };
+  const auto constant = [count](uint32_t) { return noise(700, count); };
+  const auto half = [&](uint32_t step) {
+    std::vector<float> values = changing(step), kept = constant(step);
+    std::copy_n(kept.begin(), count / 2, values.begin());
+    return values;
+  };
+  const List at_fc2 = {{id, Severity::kWarning, 2, "fc2", "grad_input:0"}};
+  CHECK(found(keeping(constant), id) == at_fc2);
+  CHECK(found(keeping(half), id) == at_fc2);
+  CHECK(contains(checked(keeping(half), {id}).findings[0].text, "in 4 of 8 samples"));
+  CHECK(silent(keeping(changing), id));
+  CHECK(silent(keeping(constant, 0), id));        // memory is new in each step
+  CHECK(silent(keeping(constant, 7, true), id));  // so is what it was given
+  const auto masked = [&](uint32_t step) {
+    std::vector<float> values = changing(step);
+    std::fill_n(values.begin(), count / 2, 0.0F);
+    return values;
+  };
+  CHECK(silent(keeping(masked), id));
+  CHECK(silent(keeping([count](uint32_t) { return std::vector<float>(count, 0.5F); }), id));
 }
 
 }  // namespace
