@@ -22,7 +22,7 @@ namespace convtrace::format {
 [[nodiscard]] inline std::string operand_before(std::string_view slot) {
   const size_t colon = std::min(slot.find(':'), slot.size());
   const std::string_view name = slot.substr(0, colon);
-  for (const std::string_view behind : {"_after", "_shared"}) {
+  for (const std::string_view behind : {"_after", "_shared", "_counted"}) {
     if (name.ends_with(behind)) {
       return std::string(name.substr(0, name.size() - behind.size())) +
              std::string(slot.substr(colon));

@@ -24,6 +24,10 @@ TOLD = {
     "wrong_array_refilled": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_input_of_linear": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_result_of_tanh": ("error", "overwritten", "TanhBackward0", "needed:result"),
+    "wrong_in_a_later_step": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
+    "wrong_state_of_a_cell": ("warning", "overwritten", "ScaledBackward", "saved_buffer:0"),
+    "wrong_buffer_multiplied": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
+    "wrong_buffer_written": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 

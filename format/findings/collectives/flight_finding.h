@@ -23,8 +23,9 @@ struct FlightFinding {
   format::Op call{};        ///< the collective's tensor, when the call was made
   bool written = false;     ///< by the program; else it was read
   format::StackId until{};  ///< written: the program's line that waits; none: it never does
-  uint64_t whole = 0;  ///< receive-overlaps: bytes of the gradient that was received over, or 0
-  format::Op other{};  ///< receive-overlaps: the tensor of the earlier call
+  uint64_t whole = 0;     ///< receive-overlaps: bytes of the gradient that was received over, or 0
+  format::Op other{};     ///< receive-overlaps: the tensor of the earlier call
+  bool one_call = false;  ///< receive-overlaps: both are of one call, which is over
   uint64_t occurrence = 1;  ///< of the same, including this one
 };
 

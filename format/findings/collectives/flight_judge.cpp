@@ -160,7 +160,10 @@ FlightJudge::Kind FlightJudge::kind_of(format::StringId slot) {
 }
 
 void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
-  if (event.collective != 0) exchanged_.see(event);
+  if (event.collective != 0) {
+    exchanged_.see(event);
+    look_at_windows(event, findings);
+  }
   if (event.op || event.collective != 0) return;
   const Kind kind = kind_of(event.slot);
   const bool updated = kind == Kind::kParameter && event.place.phase == format::Phase::kOptimizer;
@@ -204,6 +207,37 @@ void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& f
   finding.call.slot = found->by.slot;
   finding.call.value = event.value;
   say(std::move(finding), findings);
+}
+
+/// Two tensors that one call receives, none of which is all of the other. Calls that are not waited
+/// for are judged when they are made.
+void FlightJudge::look_at_windows(const format::TensorStats& event, Findings& findings) {
+  if (!definitions_.text(event.slot).starts_with("received") || event.layout != 0) return;
+  if (std::exchange(receiving_, event.collective) != event.collective) windows_.clear();
+  if (!flights_.empty() || windows_.size() == kMostTensors) return;
+  for (const Window& other : windows_) {
+    const bool same = event.address == other.memory.address && event.bytes == other.memory.bytes;
+    if (same || event.value.storage != other.memory.value.storage ||
+        !overlap(event.address, event.bytes, other.memory.address, other.memory.bytes))
+      continue;
+    FlightFinding finding;
+    finding.kind = format::FindingKind::kReceiveOverlaps;
+    finding.header = event.header;
+    finding.place = event.place;
+    finding.call.header = event.header;
+    finding.call.op = event.op;
+    finding.call.slot = event.slot;
+    finding.call.value = event.value;
+    finding.other.slot = other.slot;
+    finding.one_call = true;
+    finding.address = std::max(event.address, other.memory.address);
+    finding.bytes =
+        std::min(event.address + event.bytes, other.memory.address + other.memory.bytes) -
+        finding.address;
+    say(std::move(finding), findings);
+    break;
+  }
+  windows_.push_back({event.slot, {event.value, event.address, event.bytes}});
 }
 
 void FlightJudge::take(const format::EventHeader& header, const format::Place& place,
@@ -306,6 +340,7 @@ void FlightJudge::say(FlightFinding finding, Findings& findings) {
 }
 
 void FlightJudge::forget() {
+  windows_.clear();
   exchanged_.forget();
   flights_.clear();
   uses_.clear();

@@ -9,8 +9,9 @@
 ///   A module takes its parameters, too, if all of them are being written.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
-///   for, or two receptions of one call have; or a part of a gradient that the optimizer takes was
-///   received over (exchanged.h).
+///   for, or two receptions of one call have a part in common (windows of an all_gather; one tensor
+///   again and again is of a program that does not want the results); or a part of a gradient that
+///   the optimizer takes was received over (exchanged.h).
 ///
 /// Passed over: what reads a tensor that is sent; the value of a loss, which a backward pass does
 /// not need; whatever leaves no record, such as arithmetic outside of modules.
@@ -87,6 +88,7 @@ class FlightJudge {
     format::StringId slot;
     Memory memory;
   };
+  using Window = Parameter;  ///< one of the tensors that a call receives
 
   void on(const format::TensorStats& event, Findings& findings);
   void on(const format::Scope& event, Findings& findings);
@@ -94,6 +96,7 @@ class FlightJudge {
   void on_call(const format::Op& event, Findings& findings);
   void on_awaited(const format::Op& event, Findings& findings);
   void on_op_end(const format::Op& event, Findings& findings);
+  void look_at_windows(const format::TensorStats& event, Findings& findings);
   void look_at_gradient(const format::TensorStats& event, Findings& findings);
   void take(const format::EventHeader& header, const format::Place& place, format::StringId slot,
             const Memory& memory, End end);
@@ -114,6 +117,8 @@ class FlightJudge {
   bool any_ = false;                        ///< there was a call
   uint64_t last_ = 0;
   std::vector<Flight> flights_;  ///< oldest first
+  uint64_t receiving_ = 0;       ///< the call of windows_
+  std::vector<Window> windows_;
   std::vector<Use> uses_;
   std::unordered_map<uint32_t, std::vector<Parameter>> parameters_;  ///< by scope
   std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread: last call when its op began

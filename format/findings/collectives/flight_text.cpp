@@ -58,6 +58,13 @@ std::string received_over(const FlightFinding& finding, const format::Definition
 
 std::string overlapping(const FlightFinding& finding, const format::Definitions& definitions) {
   if (finding.whole != 0) return received_over(finding, definitions);
+  if (finding.one_call)
+    return std::string(definitions.text(finding.call.slot)) + " of " +
+           std::string(definitions.text(finding.call.op)) + " has " +
+           std::to_string(finding.bytes) + " bytes in common with " +
+           std::string(definitions.text(finding.other.slot)) +
+           " of the same call: what one rank sent lies over what another one sent. Compare the "
+           "offsets of the parts with their sizes.";
   return called(finding.call, definitions) + ", has " + std::to_string(finding.bytes) +
          " bytes in common with " + called(finding.other, definitions) +
          ", which the program had not waited for" +

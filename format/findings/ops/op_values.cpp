@@ -1,5 +1,6 @@
 #include "format/findings/ops/op_values.h"
 
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -28,6 +29,27 @@ bool is_of_cpu(const format::TensorStats& e) { return e.device.type == format::D
 /// On a device only samples are examined, so any NaN may be the pattern.
 bool may_hold_poison(const format::TensorStats& e) {
   return e.poisoned != 0 || (!is_of_cpu(e) && e.stats.nan != 0);
+}
+
+constexpr size_t kMostBuffers = 256;
+constexpr uint64_t kLeastElements = 4;
+constexpr double kSameFactor = 1e-5;
+
+/// Whether all elements of a tensor, which has several numbers, were multiplied by one. An average to
+/// which something is added changes its elements by unlike factors.
+bool is_multiplied(const format::Stats& before, const format::Stats& after) {
+  const auto size = [](const auto& number) { return std::abs(number.as_f64()); };
+  if (before.count < kLeastElements || before.finite != before.count ||
+      after.finite != after.count || size(before.amax) == size(before.amin_nonzero) ||
+      before.l2 == 0 || after.l2 == 0)
+    return false;
+  const double factor = after.l2 / before.l2;
+  const auto is_by = [factor](double a, double b) {
+    return std::abs(b - factor * a) <= kSameFactor * std::abs(b);
+  };
+  return is_by(size(before.amax), size(after.amax)) && is_by(size(before.l1), size(after.l1)) &&
+         is_by(size(before.amin_nonzero), size(after.amin_nonzero)) &&
+         is_by(size(before.sum), size(after.sum));
 }
 
 OpFinding finding_of(format::FindingKind kind, const format::TensorStats& event) {
@@ -67,25 +89,36 @@ void OpValues::on(const format::Op& event, Findings& findings) {
 
 void OpValues::on(const format::TensorStats& event, Findings& findings) {
   const SlotRole role = roles_.of(event.slot);
-  const bool kept = role == SlotRole::kKept && event.place.phase == format::Phase::kBackward;
+  const bool backward = event.place.phase == format::Phase::kBackward;
+  const bool kept = backward && (role == SlotRole::kKept || role == SlotRole::kKeptBuffer);
+  if (kept && role == SlotRole::kKeptBuffer) {
+    if (buffers_.size() == kMostBuffers) buffers_.clear();
+    buffers_[key_of(event)] = event.stats;
+  }
   if (role == SlotRole::kTaken || kept) {
     taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
     if (may_hold_poison(event)) took_poison(event);
-  } else if (role == SlotRole::kLeft || role == SlotRole::kLeftShared) {
-    compare(event, role == SlotRole::kLeftShared, findings);
+  } else if (role == SlotRole::kLeft || role == SlotRole::kLeftShared ||
+             role == SlotRole::kLeftCounted) {
+    compare(event, role, findings);
   } else if (role == SlotRole::kGiven && event.poisoned != 0) {
     never_written(event, findings);
   }
 }
 
-void OpValues::compare(const format::TensorStats& left, bool shared, Findings& findings) {
-  const Taken* const taken = taken_.find(key_of(left));
+void OpValues::compare(const format::TensorStats& left, SlotRole role, Findings& findings) {
+  const uint64_t key = key_of(left);
+  const Taken* const taken = taken_.find(key);
   if (taken == nullptr || taken->hash == left.stats.hash) return;
+  const auto buffer = buffers_.find(key);
+  if (role == SlotRole::kLeftCounted &&
+      (buffer == buffers_.end() || !is_multiplied(buffer->second, left.stats)))
+    return;
   OpFinding finding = finding_of(format::FindingKind::kInputMutated, left);
   finding.slot = taken->slot;
   finding.hash_before = taken->hash;
   finding.hash_after = left.stats.hash;
-  finding.shared = shared;
+  finding.shared = role == SlotRole::kLeftShared;
   bursts_.on_mutated(left, taken->slot);
   report(std::move(finding), findings);
 }

@@ -5,7 +5,8 @@
 /// - input-mutated: an input, a gradient or a kept tensor has another hash after the op than before,
 ///   and nothing declares that the op writes it. The observer takes the second hash only for such
 ///   tensors. An error where somebody else holds that memory (slots grad_output_shared:I,
-///   saved_shared:I).
+///   saved_shared:I). A buffer that a backward writes with a count (saved_buffer_counted:I) may hold an
+///   average; it is told where all of it was multiplied by one number.
 /// - never-written: with CONVTRACE_POISON, elements of an output still hold the pattern of new
 ///   memory, and no element of an input does. On a device only samples are examined. The finding
 ///   names the former owner of the memory.
@@ -64,7 +65,7 @@ class OpValues {
   void judge(const format::Event& event, Findings& findings);
   void on(const format::TensorStats& event, Findings& findings);
   void on(const format::Op& event, Findings& findings);
-  void compare(const format::TensorStats& left, bool shared, Findings& findings);
+  void compare(const format::TensorStats& left, SlotRole role, Findings& findings);
   void took_poison(const format::TensorStats& input);
   [[nodiscard]] bool may_have_brought_poison(const format::TensorStats& output);
   void never_written(const format::TensorStats& event, Findings& findings);
@@ -74,6 +75,7 @@ class OpValues {
   LastOwners owners_;
   SlotRoles roles_;
   Recent<Taken> taken_;
+  std::map<uint64_t, format::Stats> buffers_;  ///< by key as taken_: what a backward found
   Recent<bool> brought_poison_;  ///< by op and call of a module: inputs on a device had the pattern
   OpenOps<OpenOp> open_;
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId>;

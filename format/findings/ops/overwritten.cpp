@@ -11,7 +11,7 @@
 namespace convtrace::judge {
 namespace {
 
-constexpr size_t kMostSuspected = 256;
+constexpr size_t kMostSuspected = 256, kMostStatistics = 1 << 16;
 
 uint64_t key_of_memory(const format::TensorStats& e) {
   const uint64_t memory = mix(mix(e.value.storage, e.value.offset), e.value.generation);
@@ -34,11 +34,13 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   const auto* const stats = std::get_if<format::TensorStats>(&event);
   if (stats == nullptr || stats->value.storage == 0 || stats->bytes == 0) return;
   const SlotRole role = roles_.of(stats->slot);
-  if (role == SlotRole::kNone) return;
-  const bool is_kept =
-      role == SlotRole::kKept || role == SlotRole::kKeptLeaf || role == SlotRole::kKeptOfCtx;
-  const bool is_result =
-      role == SlotRole::kGiven || role == SlotRole::kLeft || role == SlotRole::kLeftShared;
+  if (role == SlotRole::kRunning && statistics_.size() < kMostStatistics)
+    statistics_.insert(stats->value.storage);
+  if (role == SlotRole::kNone || role == SlotRole::kRunning) return;
+  const bool is_kept = role == SlotRole::kKept || role == SlotRole::kKeptLeaf ||
+                       role == SlotRole::kKeptBuffer || role == SlotRole::kKeptOfCtx;
+  const bool is_result = role == SlotRole::kGiven || role == SlotRole::kLeft ||
+                         role == SlotRole::kLeftShared || role == SlotRole::kLeftCounted;
   const format::Phase phase = stats->place.phase;
   const bool forward = phase == format::Phase::kForward || phase == format::Phase::kData;
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
@@ -73,7 +75,8 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   const uint64_t value = of_ctx ? key_of_memory(event) : key_of_value(event);
   const uint64_t key = mix(mix(key_of_call(event.op, event.place), event.slot.value), value);
   if (event.place.phase != format::Phase::kBackward) {
-    kept_.get(key).first = seen_of(event, true);
+    if (role != SlotRole::kKeptBuffer || is_read_only(event))
+      kept_.get(key).first = seen_of(event, true);
     return;
   }
   const Seen* const made = kept_.find(key);
@@ -87,6 +90,14 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   OpFinding finding = finding_of(event, *made);
   finding.loosely = role != SlotRole::kKept;
   report(std::move(finding), findings);
+}
+
+/// Whether a buffer that an op has saved is as the op took it, and no statistics: kernels of
+/// normalizations write these past PyTorch's count, and a backward in training does not read them.
+bool Overwritten::is_read_only(const format::TensorStats& buffer) const {
+  const Seen* const taken = values_.find(key_of_value(buffer));
+  return taken != nullptr && taken->hash == buffer.stats.hash &&
+         taken->step == buffer.header.step && !statistics_.contains(buffer.value.storage);
 }
 
 /// The backward pass that begins computes with what the forward pass has read.

@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -70,6 +71,7 @@ class Overwritten {
   void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
   void gradient(const format::TensorStats& event, Findings& findings);
+  [[nodiscard]] bool is_read_only(const format::TensorStats& buffer) const;
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
   [[nodiscard]] uint64_t key_in_call(const format::TensorStats& event) const;
@@ -82,8 +84,9 @@ class Overwritten {
   uint64_t collectives_ = 0;
   /// Behind the forward: by op, module call, slot and value; of a module by call and value.
   Recent<Seen> kept_;
-  Recent<Seen> values_;  ///< of the forward pass: the last record of each value
-  Recent<Seen> bytes_;   ///< by memory: the first record of the bytes that lie there now
+  Recent<Seen> values_;            ///< of the forward pass: the last record of each value
+  Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
+  std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
   using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;
   std::map<Key, uint64_t> occurrences_;

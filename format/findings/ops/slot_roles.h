@@ -14,20 +14,25 @@ namespace convtrace::judge {
 
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
 /// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
-/// to, perhaps state that the backward does not read; kKeptOfCtx: as an attribute of ctx. kLent: data
+/// to, perhaps state that the backward does not read; kKeptBuffer: a buffer of the module;
+/// kKeptOfCtx: as an attribute of ctx. kLeftCounted: a buffer behind a backward that PyTorch saw write
+/// it. kLent: data
 /// in memory of somebody else, when the backward pass begins. kNeeded: what a node of torch's own has
-/// saved, before it runs.
+/// saved, before it runs. kRunning: running statistics of a module.
 enum class SlotRole : uint8_t {
   kNone,
   kTaken,
   kLeft,
   kLeftShared,
+  kLeftCounted,
   kGiven,
   kKept,
   kKeptLeaf,
+  kKeptBuffer,
   kKeptOfCtx,
   kLent,
-  kNeeded
+  kNeeded,
+  kRunning
 };
 
 class SlotRoles {
@@ -56,10 +61,15 @@ class SlotRoles {
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},
         {"saved_leaf", SlotRole::kKeptLeaf},
+        {"saved_buffer", SlotRole::kKeptBuffer},
+        {"saved_buffer_after", SlotRole::kLeft},
+        {"saved_buffer_counted", SlotRole::kLeftCounted},
         {"ctx", SlotRole::kKeptOfCtx},
         {"lent", SlotRole::kLent},
         {"needed", SlotRole::kNeeded}};
     const std::string_view name = slot.substr(0, slot.find(':'));
+    if (slot.starts_with("buffer:running_") || slot.starts_with("buffer_initial:running_"))
+      return SlotRole::kRunning;
     for (const auto& [text, role] : kRoles) {
       if (text == name) return role;
     }

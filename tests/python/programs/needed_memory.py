@@ -343,6 +343,124 @@ def wrong_result_of_tanh():
 
 
 @case
+def wrong_in_a_later_step():
+    """From the ninth step on to one before the next power of two."""
+    calls = []
+    model = OnCpu(nn.Linear(8, 8), behind=lambda h: calls.append(1) or len(calls) > 8 and clipped(h))
+    train(model, model.parameters(), steps=15)
+
+
+class WithBuffer(nn.Module):
+    """`op` takes what a layer gives, and a buffer; `behind` gets the result."""
+
+    def __init__(self, op, behind=lambda buffer, y: None, name="state", calls=3):
+        nn.Module.__init__(self)
+        self.op, self.behind, self.calls, self.name = op, behind, calls, name
+        self.inner, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.register_buffer(name, torch.linspace(0.5, 1.5, 48).view(6, 8))
+        named(self)
+
+    def forward(self, x):
+        state = getattr(self, self.name)
+        raw(state).copy_(torch.linspace(0.5, 1.5, 48).view(6, 8))
+        for _ in range(self.calls):
+            x = self.op(self.inner(x), state)
+            self.behind(state, x)
+        return self.last(x)
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None
+
+
+def written_in_backward(write):
+    class Written(Scaled):
+        @staticmethod
+        def backward(ctx, grad):
+            scale, = ctx.saved_tensors
+            given = grad * scale
+            write(scale, grad)
+            return given, None
+
+    return Written.apply
+
+
+@case
+def wrong_state_of_a_cell():
+    """The next call of the module writes what this one has saved."""
+    model = WithBuffer(Scaled.apply, lambda state, y: raw(state).copy_(y.detach().tanh()))
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_multiplied():
+    model = WithBuffer(written_in_backward(lambda scale, grad: scale.mul_(0.5)), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_written():
+    model = WithBuffer(written_in_backward(lambda scale, grad: raw(scale).add_(grad)), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def right_state_of_a_cell():
+    """Each call has a state of its own, or writes it before it is saved; statistics are not read by the backward."""
+    def renewed(x, state):
+        return Scaled.apply(x, state.clone())
+
+    def before_it_is_saved(x, state):
+        raw(state).mul_(0.9)
+        return Scaled.apply(x, state)
+
+    def written(state, y):
+        raw(state).copy_(y.detach().tanh())
+
+    for model in WithBuffer(renewed, written), WithBuffer(before_it_is_saved, calls=1):
+        train(model, model.parameters())
+    statistics = WithBuffer(Scaled.apply, lambda state, y: raw(state).mul_(0.9), name="running_scale")
+    train(statistics, statistics.parameters())
+
+
+@case
+def right_average_in_backward():
+    def average(scale, grad):
+        scale.mul_(0.9).add_(grad.abs(), alpha=0.1)
+
+    model = WithBuffer(written_in_backward(average), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def right_own_intermediate():
+    """The backward makes its results in what its forward has made."""
+    class Gated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            a, b = x.sigmoid(), x.tanh()
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, grad):
+            a, b = ctx.saved_tensors
+            given = grad * b * a * (1 - a)
+            raw(b).copy_(grad * a * (1 - b * b))
+            return given + b
+
+    model = Block(Gated.apply)
+    train(model, model.parameters())
+
+
+@case
 def right_written_before_it_is_saved():
     model = OnCpu(nn.Linear(8, 8))
     model.act.register_forward_pre_hook(lambda module, args: clipped(*args))

@@ -75,9 +75,8 @@ class NeededMemory:
     """What the node of a module's output has saved, hashed when that output's gradient has come, which is before the node
     runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave.
 
-    All such nodes are asked in a step that is the first, second, fourth and so on of a root, in the others those that had saved
-    such memory before. An input of a module is saved as it was recorded where the module is torch's own and no hook
-    runs in between."""
+    All such nodes are asked in the steps of a root that _is_due() names, in the others those that had saved such memory before.
+    An input of a module is saved as it was recorded where the module is torch's own and no hook runs in between."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -101,7 +100,7 @@ class NeededMemory:
         if place.step != observer.step:
             self._steps[place.id] += 1
             count = self._steps[place.id]
-            self._due = self._due or count & (count - 1) == 0
+            self._due = self._due or _is_due(count)
         self._look_at_gradients(self._due or bool(self._exposed))
         if self._original is not None:
             for entry, one in observer.names.modules(module):
@@ -150,3 +149,9 @@ class NeededMemory:
             thread.batch.tensor(engine.BACKWARD, engine.HASH, key & 0xFFFFFFFF, key >> 32,
                                 observer.modules.slot("needed", saved), observer.port.intern(name), value)
             observer.submit(thread)
+
+
+def _is_due(count):
+    """@return whether all nodes are asked in the step of this number, from 1 on: in the first, second, fourth and so on, and in
+    about one of sixteen, the same in each run, whose distances are no period that the program may have, too."""
+    return count & (count - 1) == 0 or count * 2654435761 >> 28 & 15 == 0

@@ -179,16 +179,46 @@ TEST_CASE("receptions that are on their way at once have no common memory", "[fl
   CHECK(describe(p.findings[0], p.definitions).find("28 bytes") != std::string::npos);
 }
 
+TEST_CASE("windows of one call that overlap", "[flights]") {
+  Program p;
+  const auto gathers = [&p](uint64_t call, const char* slot, Part part) {
+    format::TensorStats event;
+    event.op = p.definitions.intern("all_gather");
+    event.slot = p.definitions.intern(slot);
+    event.address = kBuffer + part.offset;
+    event.bytes = part.bytes;
+    event.value = {.storage = part.storage, .generation = part.generation};
+    event.collective = call;
+    p.see(event);
+  };
+  gathers(1, "received:0", {.bytes = 100});
+  SECTION("as they should not") {
+    gathers(1, "received:1", {.offset = 96, .bytes = 100});
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.findings[0].bytes == 4);
+    CHECK(describe(p.findings[0], p.definitions).find("with received:0 of the same call") !=
+          std::string::npos);
+    return;
+  }
+  SECTION("side by side") { gathers(1, "received:1", {.offset = 100, .bytes = 100}); }
+  SECTION("one tensor twice") { gathers(1, "received:1", {.bytes = 100}); }
+  SECTION("of two calls") { gathers(2, "received:1", {.offset = 96, .bytes = 100}); }
+  SECTION("what is sent from there") { gathers(1, "sent:0", {.offset = 96, .bytes = 100}); }
+  SECTION("another storage") { gathers(1, "received:1", {.offset = 96, .storage = 2}); }
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("a part of a gradient was received over", "[flights]") {
   Program p;
-  const auto exchanges = [&p](const char* op, const char* slot, Part part) {
+  uint64_t calls = 0;
+  const auto exchanges = [&p, &calls](const char* op, const char* slot, Part part) {
     format::TensorStats event;
     event.op = p.definitions.intern(op);
     event.slot = p.definitions.intern(slot);
     event.address = kBuffer + part.offset;
     event.bytes = part.bytes;
     event.value.generation = part.generation;
-    event.collective = 1;
+    event.collective = ++calls;
     p.see(event);
   };
   const auto steps = [&p] { p.record("h.1", "grad:weight", {}, Phase::kBackward); };

@@ -1,5 +1,8 @@
 #include "format/findings/ops/op_values.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -67,6 +70,31 @@ struct OpProgram {
     event.samples = samples;
     see(event);
   }
+  /// A buffer of the module that a backward saved, in front of the backward or behind it.
+  void buffer(const char* slot, const std::vector<double>& numbers) {
+    format::TensorStats event;
+    event.place = {definitions.intern("h.0"), 0, format::Phase::kBackward};
+    event.op = definitions.intern("ScaleBackward");
+    event.slot = definitions.intern(slot);
+    event.value.storage = 1;
+    event.bytes = numbers.size() * sizeof(double);
+    double sum = 0, l1 = 0, squares = 0, largest = 0, smallest = 1e9;
+    for (const double number : numbers) {
+      sum += number;
+      l1 += std::abs(number);
+      squares += number * number;
+      largest = std::max(largest, std::abs(number));
+      smallest = std::min(smallest, std::abs(number));
+      event.stats.hash = event.stats.hash * 31 + std::bit_cast<uint64_t>(number);
+    }
+    event.stats.count = event.stats.finite = numbers.size();
+    event.stats.sum = format::WideScalar::f64(sum);
+    event.stats.l1 = format::WideScalar::f64(l1);
+    event.stats.l2 = std::sqrt(squares);
+    event.stats.amax = format::Scalar::f64(largest);
+    event.stats.amin_nonzero = format::Scalar::f64(smallest);
+    see(event);
+  }
   void launch(const char* family, uint32_t grid, uint64_t address) {
     const format::StringId name = definitions.intern(family);
     format::Launch event;
@@ -123,6 +151,34 @@ TEST_CASE("op_values: a gradient that a backward changes is found", "[judge][val
   CHECK(record_of(p.findings[0]).level == level);
   CHECK((describe(p.findings[0], p.definitions).find("others held that memory") !=
          std::string::npos) == (level == format::Level::kError));
+}
+
+TEST_CASE("op_values: a buffer that a backward multiplies is found", "[judge][values]") {
+  OpProgram p;
+  p.buffer("saved_buffer:1", {1, -2, 3, 0.5});
+  SECTION("past PyTorch's count") { p.buffer("saved_buffer_after:1", {4, 5, 6, 7}); }
+  SECTION("with a count") { p.buffer("saved_buffer_counted:1", {2, -4, 6, 1}); }
+  REQUIRE(p.count(FindingKind::kInputMutated) == 1);
+  CHECK(p.definitions.text(p.findings[0].slot) == "saved_buffer:1");
+  CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+}
+
+TEST_CASE("op_values: an average that a backward keeps in a buffer is not told",
+          "[judge][values]") {
+  OpProgram p;
+  SECTION("something is added") {
+    p.buffer("saved_buffer:1", {1, -2, 3, 0.5});
+    p.buffer("saved_buffer_counted:1", {2, -4, 6, 1.1});
+  }
+  SECTION("one number") {
+    p.buffer("saved_buffer:1", {2, 2, 2, 2});
+    p.buffer("saved_buffer_counted:1", {4, 4, 4, 4});
+  }
+  SECTION("few elements") {
+    p.buffer("saved_buffer:1", {1, 2});
+    p.buffer("saved_buffer_counted:1", {2, 4});
+  }
+  CHECK(p.findings.empty());
 }
 
 TEST_CASE("op_values: nothing is said of what is unchanged, or of another tensor, call or op",

@@ -76,6 +76,36 @@ TEST_CASE("overwritten: the op whose result lies there is the one that wrote",
   CHECK(p.text(0).find("saved:0 of op ExpBackward") != std::string::npos);
 }
 
+TEST_CASE("overwritten: a buffer of the module that its next call writes", "[judge][overwritten]") {
+  Program p;
+  p.forward("Cell", "input:1", 5);
+  p.forward("Cell", "saved_buffer:1", 5);
+  p.backward("CellBackward", "saved_buffer:1", 6);
+  REQUIRE(p.findings.size() == 1);
+  CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+}
+
+TEST_CASE("overwritten: buffers that change as they should are passed over",
+          "[judge][overwritten]") {
+  Program p;
+  SECTION("the op itself writes them") {
+    p.forward("Norm", "input:1", 4);
+    p.forward("Norm", "saved_buffer:1", 5);
+  }
+  SECTION("running statistics") {
+    p.forward("", "buffer_initial:running_mean", 5);
+    p.forward("Norm", "input:1", 5);
+    p.forward("Norm", "saved_buffer:1", 5);
+  }
+  SECTION("as PyTorch counts, which compares the versions") {
+    p.forward("Norm", "input:1", 5);
+    p.forward("Norm", "saved_buffer:1", 5);
+    ++p.version;
+  }
+  p.backward("NormBackward", "saved_buffer:1", 6);
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("overwritten: what is kept as an attribute may be meant to change",
           "[judge][overwritten]") {
   Program p;
