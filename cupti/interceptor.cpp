@@ -161,6 +161,15 @@ void Interceptor::Impl::learn_device(uint8_t device) {
           CUDA_SUCCESS &&
       driver.device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
           CUDA_SUCCESS;
+  if (has_capability && state.options.compute_values && DeviceStats::compiles_for(major, minor)) {
+    char text[160];
+    snprintf(
+        text, sizeof text,
+        "there is no machine code for compute capability %d.%d: values on device %u begin when "
+        "the driver has compiled the kernels, after about 20 s",
+        major, minor, unsigned{device});
+    report(state, messages::kCompiling, text);
+  }
   const Lock lock(facts_mutex);
   if (has_version && known_devices.size() == 1)
     facts.emplace_back("version.driver", version_text(version, 1000, 10));

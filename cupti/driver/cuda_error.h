@@ -28,6 +28,12 @@ constexpr bool is_sticky(int result) {
   }
 }
 
+/// A later call may succeed: the driver is starting, or the context is a primary one that its thread
+/// has not finished. Source: cuda.h, CUresult.
+constexpr bool is_transient(int result) {
+  return result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 /// @return as the driver spells it; never null.
 inline const char* name_of(const DriverApi& driver, CUresult result) noexcept {
   const char* name = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cupti/driver/context_scope.h"
+#include "cupti/driver/cuda_error.h"
 #include "cupti/driver/mutation.h"
 #include "cupti/stats/kernels/fatbin.h"
 
@@ -26,9 +27,14 @@ ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) n
   }
   const bool ready = failure.result == CUDA_SUCCESS && !stopping.load() && !is_settled();
   if (ready) values_.prepare(value_bytes_, gather_);
+  // Without a kernel nothing else was taken that a second attempt would take again.
+  const bool refused = is_transient(failure.result) && gather_ == nullptr;
+  if (refused) failure.times = ++refusals_;
+  const bool again = refused && refusals_ <= kMostRefusals;
+  const Phase next = ready ? Phase::kReady : again ? Phase::kRefused : Phase::kOver;
   Phase expected = Phase::kPreparing;  // forget() may have run meanwhile
-  phase_.compare_exchange_strong(expected, ready ? Phase::kReady : Phase::kOver);
-  return failure;
+  phase_.compare_exchange_strong(expected, next);
+  return again ? Failure() : failure;
 }
 
 ContextStats::Failure ContextStats::load_kernels() noexcept {
@@ -139,7 +145,7 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
                                            Failure& failure) noexcept {
   if (batch.empty()) return format::SampleOutcome::kSampled;
   const Phase now = phase();
-  if (now == Phase::kPreparing) return format::SampleOutcome::kNotReady;
+  if (now == Phase::kPreparing || now == Phase::kRefused) return format::SampleOutcome::kNotReady;
   if (now == Phase::kOver) return format::SampleOutcome::kGpuWorkOff;
   // A new stream may have the handle of an old one; ids are never reused.
   unsigned long long stream_id = 0;

@@ -13,7 +13,8 @@
 /// Threads:  prepare() on the helper thread; submit() on any; collect() and forget() on any, one at
 ///           a time.
 /// Errors:   SampleOutcome. After a CUDA error of convtrace no more work is launched in this
-///           context.
+///           context; one that may pass (cuda_error.h) is borne kMostRefusals times before anything
+///           was prepared.
 
 #include <cuda.h>
 
@@ -49,12 +50,24 @@ class ContextStats {
   struct Failure {
     CUresult result = CUDA_SUCCESS;
     const char* call = nullptr;
+    uint32_t times = 1;
   };
+
+  static constexpr uint32_t kMostRefusals = 5;
 
   /// Loads the kernel and allocates memory. @param stopping  polled between calls to the driver.
   [[nodiscard]] Failure prepare(const std::atomic<bool>& stopping) noexcept;
   /// Whether prepare() has ended, successfully or not.
   [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
+  /// Whether prepare() is to be called again, since its failure may have passed.
+  [[nodiscard]] bool is_refused() const noexcept { return phase() == Phase::kRefused; }
+  /// @return true for the one caller that has prepare() called again.
+  [[nodiscard]] bool begin_again() noexcept {
+    Phase expected = Phase::kRefused;
+    if (!phase_.compare_exchange_strong(expected, Phase::kPreparing)) return false;
+    waited_.store(false);  // a refusal comes at once, so that nobody has waited long
+    return true;
+  }
 
   /// Marks the context as one that will not be prepared.
   void give_up() noexcept { phase_.store(Phase::kOver); }
@@ -81,7 +94,7 @@ class ContextStats {
   uint64_t forget(format::EventSink& sink) noexcept;
 
  private:
-  enum class Phase : uint8_t { kPreparing, kReady, kOver };
+  enum class Phase : uint8_t { kPreparing, kRefused, kReady, kOver };
 
   struct Arena {
     uint64_t stream_id = 0;
@@ -115,6 +128,7 @@ class ContextStats {
   const std::atomic<bool>& ends_are_told_;
   std::atomic<Phase> phase_{Phase::kPreparing};
   std::atomic<bool> waited_{false};
+  uint32_t refusals_ = 0;  ///< used by prepare()
   CUfunction kernel_ = nullptr;
   CUfunction list_ = nullptr;    ///< puts the list of many tensors into an arena
   CUfunction gather_ = nullptr;  ///< copies a tensor in logical order

@@ -7,6 +7,7 @@
 #include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/report.h"
+#include "cupti/stats/kernels/fatbin.h"
 #include "format/base/background_thread.h"
 
 namespace convtrace::cupti {
@@ -32,6 +33,13 @@ DeviceStats::DeviceStats(const DriverApi& api, format::EventSink& sink, uint32_t
       most_samples_(most_samples),
       values_(values),
       value_bytes_(value_bytes) {}
+
+/// Code for x.y runs on x.z from y on, and PTX on all that is newer. Source: CUDA C++ Programming
+/// Guide, "Binary Compatibility".
+bool DeviceStats::compiles_for(int major, int minor) noexcept {
+  const auto runs = [=](int cubin) { return cubin / 10 == major && cubin % 10 <= minor; };
+  return 10 * major + minor > stats::kCubins[0] && std::ranges::none_of(stats::kCubins, runs);
+}
 
 DeviceStats::~DeviceStats() {
   stop(0);
@@ -60,6 +68,16 @@ DeviceStats::Shared DeviceStats::prepared(CUcontext context) noexcept try {
   return made;
 } catch (...) {  // no memory: the context stays unknown
   return nullptr;
+}
+
+/// Under the lock of the queue, from which forget() takes a context that ends meanwhile.
+void DeviceStats::prepare_again(const Shared& context) noexcept try {
+  const Lock lock(helper_mutex_);
+  if (!context->begin_again()) return;
+  to_prepare_.push_back(context);
+  helper_wakes_.notify_one();
+} catch (...) {  // no memory
+  context->give_up();
 }
 
 void* DeviceStats::main(void* self) noexcept {
@@ -195,6 +213,7 @@ SampleOutcome DeviceStats::submit(CUcontext context, std::span<const DeviceReque
                                   CUstream stream, uint64_t patience_ns) noexcept {
   const Shared known = patience_ns == 0 ? find(context) : prepared(context);
   if (known == nullptr) return SampleOutcome::kNotReady;
+  if (known->is_refused()) prepare_again(known);
   if (patience_ns != 0) await(*known, patience_ns);
   ContextStats::Failure failure;
   const SampleOutcome outcome = known->submit(batch, stream, failure);
@@ -228,9 +247,10 @@ void DeviceStats::stop(uint64_t timeout_ns) noexcept {
 void DeviceStats::report(const ContextStats::Failure& failure, const char* effect) noexcept {
   // After a sticky error every call fails, and the gate reports it for the program's own call.
   if (failure.result == CUDA_SUCCESS || is_sticky(failure.result)) return;
-  char text[192];
-  snprintf(text, sizeof text, "%s for statistics returned %s; %s", failure.call,
-           name_of(driver_, failure.result), effect);
+  char text[192], times[32] = "";
+  if (failure.times > 1) snprintf(times, sizeof times, " %u times", failure.times);
+  snprintf(text, sizeof text, "%s for statistics returned %s%s; %s", failure.call,
+           name_of(driver_, failure.result), times, effect);
   cupti::report(sink_, format::kNoStep, messages::kGpuWorkOff, text);
 }
 

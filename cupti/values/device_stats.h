@@ -40,6 +40,10 @@ class DeviceStats {
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
 
+  /// Whether the driver compiles the kernels for a GPU of that compute capability, which takes about
+  /// 20 s of a processor: their machine code is older.
+  [[nodiscard]] static bool compiles_for(int major, int minor) noexcept;
+
   /// Queues the preparation of a context (kernel, ring, arenas) on the helper thread and returns at
   /// once. Idempotent.
   void prepare(CUcontext context) noexcept;
@@ -83,6 +87,7 @@ class DeviceStats {
   using Shared = std::shared_ptr<ContextStats>;
 
   [[nodiscard]] Shared prepared(CUcontext context) noexcept;
+  void prepare_again(const Shared& context) noexcept;
   void await(ContextStats& context, uint64_t timeout_ns) noexcept;
   static void* main(void* self) noexcept;
   void serve();

@@ -90,6 +90,7 @@ inline constexpr Message kGpuWorkOff{1408, kWarning, "gpu"};
 inline constexpr Message kValuesCut{1409, kWarning, "gpu"};
 inline constexpr Message kNoGpuQuarantine{1410, kWarning, "memory"};
 inline constexpr Message kQuarantineEnds{1411, kWarning, "memory"};
+inline constexpr Message kCompiling{1412, kInfo, "gpu"};
 
 }  // namespace messages
 }  // namespace convtrace

@@ -129,10 +129,10 @@ FAKECUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
 FAKECUDA_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      *value = 9;
+      *value = static_cast<int>(knob("FAKECUDA_CAPABILITY", 90)) / 10;
       break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      *value = 0;
+      *value = static_cast<int>(knob("FAKECUDA_CAPABILITY", 90)) % 10;
       break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = 4;

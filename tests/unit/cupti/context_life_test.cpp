@@ -60,6 +60,64 @@ TEST_CASE("context: one that ends while it is prepared is prepared no further") 
   CHECK(scene.sink.all<format::Diagnostic>().empty());
 }
 
+std::atomic<int> refusals_to_come{0};
+std::atomic<CUresult> refusal{CUDA_SUCCESS};
+
+/// A context in which the driver refuses to load the kernels `count` times.
+struct RefusedScene : DeviceScene {
+  RefusedScene(int count, CUresult result) {
+    refusals_to_come = count;
+    refusal = result;
+    driver.module_load_data = [](CUmodule* module, const void* image) {
+      return refusals_to_come.fetch_sub(1) > 0 ? refusal.load() : cuModuleLoadData(module, image);
+    };
+  }
+  SampleOutcome use() {
+    const std::vector<DeviceRequest> batch = {tensor.request()};
+    return stats.submit(context, batch, nullptr, 10 * kSecondNs);
+  }
+  const Twin tensor{64};
+};
+
+TEST_CASE("context: a refusal that may pass is borne five times, and each use tries again") {
+  const auto result = GENERATE(CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_NOT_INITIALIZED);
+  const int count = GENERATE(1, 5);
+  CAPTURE(result, count);
+  RefusedScene scene(count, result);
+  for (int i = 0; i < count; ++i) CHECK(scene.use() == SampleOutcome::kNotReady);
+  CHECK(scene.use() == SampleOutcome::kSampled);
+  CHECK(scene.results().size() == 1);
+  CHECK(scene.sink.all<format::Diagnostic>().empty());
+}
+
+TEST_CASE("context: after six refusals nothing is tried any more, and the line says how many") {
+  RefusedScene scene(6, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  for (int i = 0; i < 5; ++i) CHECK(scene.use() == SampleOutcome::kNotReady);
+  CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  CHECK(refusals_to_come == 0);
+  const auto said = scene.sink.all<format::Diagnostic>();
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].message.find("CT-1408") == 0);
+  CHECK(said[0].message.find(" 6 times") != std::string_view::npos);
+}
+
+TEST_CASE("context: an error that does not pass ends its preparation at once") {
+  RefusedScene scene(1, CUDA_ERROR_INVALID_IMAGE);
+  CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  CHECK(scene.sink.all<format::Diagnostic>().size() == 1);
+}
+
+TEST_CASE("context: one that ends while it was refused is not prepared again") {
+  RefusedScene scene(1, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CHECK(scene.use() == SampleOutcome::kNotReady);
+  const auto known = scene.stats.find(scene.context);
+  scene.stats.forget(scene.context);
+  CHECK(!known->begin_again());
+  CHECK(scene.stats.submit(scene.context, {}, nullptr) == SampleOutcome::kNotReady);
+}
+
 TEST_CASE("context: without CUPTI a handle that comes again is another context") {
   setenv("FAKECUDA_CUPTI_RESULT", "999", 1);
   setenv("FAKECUDA_CONTEXTS_COME_AGAIN", "1", 1);

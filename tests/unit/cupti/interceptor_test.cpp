@@ -353,6 +353,20 @@ TEST_CASE("interceptor: facts name the driver, CUPTI and each device in use") {
   CHECK(scene.interceptor->facts().size() == list.size());
 }
 
+TEST_CASE("interceptor: it is said once where the driver has to compile the kernels") {
+  const std::string capability =
+      GENERATE(as<std::string>(), "75", "80", "89", "91", "103", "110", "121", "130");
+  CAPTURE(capability);
+  setenv("FAKECUDA_CAPABILITY", capability.c_str(), 1);
+  Scene scene;
+  scene.interceptor->collect();
+  scene.interceptor->collect();
+  unsetenv("FAKECUDA_CAPABILITY");
+  const auto said = scene.sink.all<format::Diagnostic>();
+  REQUIRE(said.size() == (capability == "130" ? 1 : 0));
+  if (!said.empty()) CHECK(said[0].message.find("CT-1412") == 0);
+}
+
 TEST_CASE("interceptor: threads launch, allocate and free at once and nothing is lost") {
   constexpr int kThreads = 4;
   constexpr int kRounds = 50;
