@@ -55,7 +55,6 @@ bool StepBudget::open(uint32_t step, uint64_t now_ns, uint64_t spent_ns) {
   if (follows) note_span(*step_, {now.ns - began_.ns, now.spent_ns - began_.spent_ns});
   step_ = step;
   began_ = now;
-  ++seen_;
   if (decision_) return false;
   if (!follows) in_round_ = 0;
   if (step % kRound != 0) return false;
@@ -126,7 +125,7 @@ std::string StepBudget::text() const {
   const std::string asked = percent(asked_) + " asked; ";
   if (!decision_) {
     return asked + "not decided: that takes " + std::to_string(kRound * (1 + kRounds)) +
-           " steps or more, and " + std::to_string(seen_) + " began (a step is an update)";
+           " steps or more (a step is an update)";
   }
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%.3g", decision_->ratio);
@@ -134,7 +133,7 @@ std::string StepBudget::text() const {
   return asked + "a step with values takes " + ratio + " times one without: one of " +
          std::to_string(decision_->every) + " has values from step " +
          std::to_string(decision_->first) + " on, which adds " + percent(decision_->added) +
-         "; in steps without values convtrace takes " + percent(unavoidable()) +
+         "; in steps without values convtrace takes at least " + percent(unavoidable()) +
          (sum > asked_ ? ": " + percent(asked_) + " is out of reach" : "");
 }
 

@@ -50,14 +50,14 @@ class StepBudget {
   void note_span(uint32_t step, const Span& span);
   void end_round();
   [[nodiscard]] std::optional<Decision> decide(uint32_t step) const;
-  /// @return what calls of convtrace take of a step without values, by one without convtrace.
+  /// @return what calls of convtrace take of a step without values, by one without convtrace. The
+  /// frames of module calls, autograd's calls of hooks and reports of allocators are not in it.
   [[nodiscard]] double unavoidable() const;
 
   const double asked_;
   settings::StepSet steps_;
   std::optional<uint32_t> step_;  ///< the one under way
   Span began_;
-  uint32_t seen_ = 0;
   std::array<Span, kRound> round_;
   uint32_t in_round_ = 0;         ///< steps of the present round, without a gap
   std::vector<double> extra_ns_;  ///< what the values of each round added
