@@ -50,11 +50,12 @@ static_assert(std::is_sorted(std::begin(kNumericsNames), std::end(kNumericsNames
 /// Variables, or with a '_' at the end their beginnings, that differ between two starts of one program:
 /// of the shell, the terminal, the session and the job. Also what is recorded elsewhere, and convtrace's.
 constexpr std::string_view kOfStart[] = {
-    "_",        "COLUMNS",    "CONVTRACE",      "CONVTRACE_", "DBUS_",        "DISPLAY",
-    "HOSTNAME", "HISTFILE",   "INVOCATION_ID",  "LINES",      "LSB_",         "LD_PRELOAD",
-    "LS_COLORS", "JOURNAL_STREAM", "MASTER_ADDR", "MASTER_PORT", "OLDPWD",    "PBS_",
-    "PWD",      "PYTHONPATH", "SHLVL",          "SLURM_",     "SSH_",         "STY",
-    "TERM",     "TMUX",       "TMUX_",          "TORCHELASTIC_", "VSCODE_",   "WINDOWID", "XDG_"};
+    "_",         "COLUMNS",        "CONVTRACE",     "CONVTRACE_",    "DBUS_",   "DISPLAY",
+    "HOSTNAME",  "HISTFILE",       "INVOCATION_ID", "LINES",         "LSB_",    "LD_PRELOAD",
+    "LS_COLORS", "JOURNAL_STREAM", "MASTER_ADDR",   "MASTER_PORT",   "OLDPWD",  "PBS_",
+    "PWD",       "PYTHONPATH",     "SHLVL",         "SLURM_",        "SSH_",    "STY",
+    "TERM",      "TMUX",           "TMUX_",         "TORCHELASTIC_", "VSCODE_", "WINDOWID",
+    "XDG_"};
 
 bool is_of_start(std::string_view name) {
   return std::ranges::any_of(kOfStart, [name](std::string_view one) {

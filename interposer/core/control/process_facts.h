@@ -39,7 +39,6 @@ namespace convtrace::engine {
 
 /// @param with_environment  whether hashed_environment() is among the facts.
 /// @return META without uuid and clocks, which the writer adds.
-[[nodiscard]] format::TraceMeta process_meta(const char* const* environment,
-                                             bool with_environment);
+[[nodiscard]] format::TraceMeta process_meta(const char* const* environment, bool with_environment);
 
 }  // namespace convtrace::engine

@@ -133,9 +133,9 @@ class HotPath {
   Ref named_slots_;
   // From the observer.
   Ref observer_, python_entered_, python_left_, python_gradient_, python_parameter_,
-      python_parameters_, python_backward_, threads_, entries_, find_, tell_, is_tracing_, compiler_, pack_, slot_,
-      hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_, own_, python_ask_,
-      owners_, ask_is_leaf_, has_modes_, unobserved_;
+      python_parameters_, python_backward_, threads_, entries_, find_, tell_, is_tracing_,
+      compiler_, pack_, slot_, hooks_, follow_, registers_, ordered_dict_, record_buffers_, owner_,
+      own_, python_ask_, owners_, ask_is_leaf_, has_modes_, unobserved_;
   uint8_t full_ = 0;
   bool keeps_thread_ = false;
   struct {

@@ -39,8 +39,8 @@ TEST_CASE("process_facts: only switches that change numerics are taken, sorted",
 }
 
 TEST_CASE("process_facts: of other variables hashes are taken, sorted", "[engine][facts]") {
-  const char* const environment[] = {"FUSED=1", "HOME=/home/u", "NCCL_ALGO=Ring",   "BROKEN",
-                                     "PWD=/x",  "_=/bin/x",     "SLURM_JOB_ID=7",   "API_TOKEN=x",
+  const char* const environment[] = {"FUSED=1", "HOME=/home/u", "NCCL_ALGO=Ring", "BROKEN",
+                                     "PWD=/x",  "_=/bin/x",     "SLURM_JOB_ID=7", "API_TOKEN=x",
                                      "SLURM=1", nullptr};
   const std::string all = hashed_environment(environment);
   REQUIRE(all.size() == sizeof "FUSED=#12345678 HOME=#12345678 SLURM=#12345678" - 1);
