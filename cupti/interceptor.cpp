@@ -61,6 +61,18 @@ Notice explain(const CuptiApi& cupti, const Status& status, const std::string& h
                                   kWithoutCupti};
 }
 
+/// @return the time for DeviceRequest::moment. Memory that the host or another process can write
+/// has none. All callbacks are needed, among them those that tell of a context's end.
+uint64_t moment_of(const CudaState& state, const DeviceRequest& request) {
+  using Source = format::MemorySource;
+  if (!state.ends_are_told.load() || Gate::cupti_is_silent() || state.options.poison) return 0;
+  const auto range = state.options.addresses->find(std::bit_cast<uint64_t>(request.view.data));
+  if (!range || range->freed || range->device.type != format::Device::Type::kCuda) return 0;
+  const bool shared = range->source == Source::kHost || range->source == Source::kForeign ||
+                      range->source == Source::kMulticast;
+  return shared ? 0 : state.work.now();
+}
+
 /// @param context is current.
 format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
                                 CUstream stream, Patience patience) {
@@ -69,10 +81,12 @@ format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<D
     return outcome;
   // A call of the observer is no launch of the program: waiting here once keeps step 0 complete.
   const OwnCalls own;
-  for (DeviceRequest& request : batch)
+  for (DeviceRequest& request : batch) {
+    request.moment = moment_of(state, request);
     request.read =
         state.uses.begin_read({std::bit_cast<uint64_t>(stream), request.event.device.index},
                               request.event.value.generation);
+  }
   if (patience == Patience::kNone) state.stats.prepare(context);
   const uint64_t wait_ns = patience == Patience::kNone ? 0 : kPreparationNs;
   const format::SampleOutcome done = state.stats.submit(context, batch, stream, wait_ns);

@@ -14,6 +14,7 @@
 #include "cupti/driver/api.h"
 #include "cupti/driver/context_table.h"
 #include "cupti/gate/options.h"
+#include "cupti/gate/work_clock.h"
 #include "cupti/graphs/capture_tracker.h"
 #include "cupti/graphs/graph_table.h"
 #include "cupti/kernels/function_table.h"
@@ -84,6 +85,7 @@ struct CudaState {
   CaptureTracker captures;
   DeviceStats stats;
   StreamUses uses;
+  WorkClock work;
   Quarantine quarantine;
   std::atomic<bool> active{true};  ///< false: the gate only passes calls through
   std::atomic<bool> ends_are_told{false};

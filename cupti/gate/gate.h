@@ -33,6 +33,7 @@ class Gate {
   template <typename Real>
   int around(const LaunchInfo& launch, bool per_thread, Real&& real) noexcept {
     if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
+    const WorkClock::Call call(state_.work);
     Pass pass;
     before(launch, per_thread, pass);
     pass_ = &pass;
@@ -46,6 +47,7 @@ class Gate {
   template <typename Real>
   int around_each(std::span<const LaunchInfo> launches, Real&& real) noexcept {
     if (!state_.active.load(std::memory_order_acquire) || busy()) return real();
+    const WorkClock::Call call(state_.work);
     const std::unique_ptr<Pass[]> passes(new (std::nothrow) Pass[launches.size()]);
     if (passes == nullptr || launches.empty()) return real();
     for (size_t i = launches.size(); i-- > 0;) {
@@ -62,6 +64,9 @@ class Gate {
 
   /// Whether the calling thread is inside around() with a launch of the program.
   [[nodiscard]] bool inside() const noexcept { return pass_ != nullptr; }
+
+  /// Whether CUPTI did not report the last launch of the calling thread.
+  [[nodiscard]] static bool cupti_is_silent() noexcept { return silent_ != 0; }
 
   /// Called when CUPTI reports the launch that the gate is processing; counts it if the two differ.
   void cross_check(const LaunchInfo& seen) noexcept;

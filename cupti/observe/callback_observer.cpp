@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "cupti/driver/mutation.h"
+
 namespace convtrace::cupti {
 namespace {
 
@@ -19,6 +21,11 @@ const char* name_of(const LaunchInfo& launch, const CUpti_CallbackData& call) {
   return call.symbolName == nullptr ? "(unnamed)" : call.symbolName;
 }
 
+template <typename... Decoders>
+bool decodes(const CallbackEntry& entry) {
+  return (std::holds_alternative<Decoders>(entry.decoder) || ...);
+}
+
 template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -31,11 +38,27 @@ Overloaded(Cases...) -> Overloaded<Cases...>;  // clang before 17 does not deduc
 void CallbackObserver::on_driver_call(const CallbackEntry& entry,
                                       const CUpti_CallbackData& call) noexcept {
   if (!state_.active.load(std::memory_order_acquire)) return;
+  count(entry, call);
   const bool has_params = entry.cbid != CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize;
   if (has_params && call.functionParams == nullptr) return;
   try {
     observe(entry, call);
   } catch (...) {  // no memory: this call is not recorded
+  }
+}
+
+/// The gate counts its launches. The host writes managed memory without a call.
+void CallbackObserver::count(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept {
+  if (entry.cbid == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) state_.work.stop();
+  if (gate_.inside() || decodes<ContextCall, HandleDecoder, TensorMapDecoder>(entry)) return;
+  if (MUTATION(counter_ignores_copies) && decodes<ExitDecoder>(entry)) return;
+  if (MUTATION(counter_ignores_orders) && decodes<SyncDecoder>(entry)) return;
+  if (!is_exit(call)) {
+    ++begun_;
+    state_.work.begin();
+  } else if (begun_ > 0) {  // else CUPTI was subscribed while the call was under way
+    --begun_;
+    state_.work.end();
   }
 }
 

@@ -34,6 +34,7 @@ class CallbackObserver final : public CallbackReceiver {
   [[nodiscard]] uint64_t launches_outside_gate() const noexcept { return outside_gate_.load(); }
 
  private:
+  void count(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept;
   void observe(const CallbackEntry& entry, const CUpti_CallbackData& call);
   void observe_launch(const LaunchInfo& launch, const CallbackEntry& entry,
                       const CUpti_CallbackData& call);
@@ -65,6 +66,8 @@ class CallbackObserver final : public CallbackReceiver {
   const CuptiApi& cupti_;
   MemoryRecorder memory_;
   std::atomic<uint64_t> outside_gate_{0};
+  /// Calls of this thread that count() has begun.
+  static inline thread_local uint32_t begun_ = 0;
 };
 
 }  // namespace convtrace::cupti

@@ -133,7 +133,9 @@ bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_i
   Arena* const arena = arena_for(stream_id);
   const bool full = ring_.launches_under_way() >= kMostLaunches && !MUTATION(no_launch_limit);
   if (arena == nullptr || full) return false;
-  const auto claim = ring_.claim(batch, static_cast<uint32_t>(arena - arenas_.data()));
+  const auto lane = static_cast<uint32_t>(arena - arenas_.data());
+  if (!arena->used || arena->stream_id != stream_id) ring_.forget_reads(lane);
+  const auto claim = ring_.claim(batch, lane);
   if (!claim) return false;
   *arena = {.stream_id = stream_id, .used = true};
   grant.first = claim->first;

@@ -37,6 +37,8 @@ struct DeviceRequest {
   uint32_t samples = 8;                  ///< above 8: also records this many of the first elements
   Probe probe{};
   OwnRead read{};
+  /// If not 0: reads of one stream with equal moments see equal content (work_clock.h).
+  uint64_t moment = 0;
 };
 
 }  // namespace convtrace::cupti

@@ -23,6 +23,12 @@ void count(format::LossReason reason, const format::TensorStats& event, format::
   sink.emit(loss);
 }
 
+bool is_same(const stats::Layout& a, const stats::Layout& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.count == b.count && a.rank == b.rank &&
+         std::equal(a.shape, a.shape + a.rank, b.shape) &&
+         std::equal(a.strides, a.strides + a.rank, b.strides);
+}
+
 }  // namespace
 
 ResultRing::~ResultRing() {
@@ -40,7 +46,7 @@ std::span<std::byte> ResultRing::allocate(uint32_t samples, stats::Variant varia
   if (entries_ == nullptr || before_ == nullptr) return {};
   try {
     free_.allocate(slots_);
-    for (Queue& lane : lanes_) lane.allocate(slots_);
+    for (SlotQueue& lane : lanes_) lane.allocate(slots_);
   } catch (...) {
     return {};
   }
@@ -60,6 +66,12 @@ void ResultRing::borrow(void* memory) noexcept {
   std::memset(memory_, 0, bytes());
 }
 
+uint64_t ResultRing::under_way() const noexcept {
+  uint64_t sum = 0;
+  for (const SlotQueue& lane : lanes_) sum += memory_ == nullptr ? 0 : lane.size();
+  return sum;
+}
+
 uint64_t ResultRing::close() noexcept {
   const uint64_t lost = under_way();
   memory_ = nullptr;
@@ -75,12 +87,40 @@ uint32_t ResultRing::leading_count(const Entry& entry) const noexcept {
   return static_cast<uint32_t>(std::min(values, entry.layout.values()));
 }
 
+void ResultRing::find_result(Ticket ticket) noexcept {
+  Entry& wanted = entry(ticket);
+  if (!is_kept(wanted)) return;
+  const format::Capture capture = wanted.request.event.capture;
+  const auto has_it = [&](const Read& read) {
+    if (read.moment != wanted.request.moment || ticket.position - read.position > kKept)
+      return false;
+    const Entry& known = entries_[read.slot];
+    // A batch of another thread that is not launched yet may come behind work that the clock will
+    // show. A value of this batch that is to be copied may be dropped with its statistics.
+    if (known.fate.load(std::memory_order_acquire) != Fate::kOnDevice &&
+        (known.sequence != wanted.sequence ||
+         known.request.event.capture == format::Capture::kSnapshot))
+      return false;
+    const bool has_statistics = known.request.event.capture != format::Capture::kHash;
+    return (has_statistics || capture == format::Capture::kHash) &&
+           leading_count(wanted) <= leading_count(known) && is_same(known.layout, wanted.layout);
+  };
+  auto& reads = reads_[ticket.lane];
+  const auto found = std::ranges::find_if(reads, has_it);
+  if (capture != format::Capture::kSnapshot && found != reads.end()) {
+    wanted.slot = found->slot;
+    wanted.plan = Fate::kSame;
+  } else {
+    reads[ticket.position % kKept] = {wanted.request.moment, ticket.position, wanted.slot};
+  }
+}
+
 std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest> batch,
                                                    uint32_t lane) noexcept {
   const uint64_t room = free_.size();
   (void)launches_under_way();  // looks at what came out before its slots are used again
   if (batch.size() > room) return std::nullopt;
-  Queue& queue = lanes_[lane];
+  SlotQueue& queue = lanes_[lane];
   const Ticket first{lane, queue.end()};
   const uint64_t sequence = claims_ + 1;
   for (const DeviceRequest& request : batch) {
@@ -91,6 +131,7 @@ std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest
     entry.staged = {};
     entry.number = claims_++;
     entry.sequence = sequence;
+    entry.slot = slot;
     entry.launches = 0;
     entry.plan = Fate::kOnDevice;
     if (!stats::flatten(entry.request.view, entry.layout).ok()) {
@@ -100,6 +141,7 @@ std::optional<ResultRing::Claim> ResultRing::claim(std::span<const DeviceRequest
     }
     entry.fate.store(Fate::kPending, std::memory_order_relaxed);
     queue.push(slot);
+    if (entry.plan == Fate::kOnDevice) find_result({lane, queue.end() - 1});
   }
   return Claim{first, sequence};
 }
@@ -142,7 +184,7 @@ uint32_t ResultRing::launches_under_way() noexcept {
   uint32_t sum = 0;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     Launches& known = launches_[lane];
-    const Queue& queue = lanes_[lane];
+    const SlotQueue& queue = lanes_[lane];
     for (; known.seen < queue.end(); ++known.seen) {
       const uint32_t slot = queue.at(known.seen);
       const bool out = known.seen < queue.begin();
@@ -157,11 +199,11 @@ uint32_t ResultRing::launches_under_way() noexcept {
 }
 
 /// @return the lane with the oldest claim that is not out; null if there is none.
-ResultRing::Queue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
-  Queue* found = nullptr;
-  const auto number = [&](const Queue& lane) { return entries_[lane.at(lane.begin())].number; };
+SlotQueue* ResultRing::oldest(const bool (&stalls)[kLanes]) noexcept {
+  SlotQueue* found = nullptr;
+  const auto number = [&](const SlotQueue& lane) { return entries_[lane.at(lane.begin())].number; };
   for (uint32_t i = 0; i < kLanes; ++i) {
-    Queue& lane = lanes_[i];
+    SlotQueue& lane = lanes_[i];
     if (stalls[i] || lane.size() == 0) continue;
     if (found == nullptr || number(lane) < number(*found)) found = &lane;
   }
@@ -172,7 +214,7 @@ void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t
   const stats::DefaultFloatingPoint scope;  // at exit this runs on a thread of the program
   bool stalls[kLanes] = {};
   while (room > 0 && memory_ != nullptr) {
-    Queue* const lane = oldest(stalls);
+    SlotQueue* const lane = oldest(stalls);
     if (lane == nullptr) return;
     const uint32_t slot = lane->at(lane->begin());
     if (!deliver(slot, sink, values)) {
@@ -181,8 +223,10 @@ void ResultRing::collect(format::EventSink& sink, DeviceValues& values, uint64_t
       continue;
     }
     --room;
+    std::optional<uint32_t> unused = slot;
+    if (is_kept(entries_[slot])) std::swap(unused, kept_[lane - lanes_][lane->begin() % kKept]);
     lane->pop();
-    free_.push(slot);
+    if (unused) free_.push(*unused);
   }
 }
 
@@ -247,7 +291,9 @@ bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& 
       break;
     case Fate::kOnDevice:
       if (!is_complete(index)) return false;
-      slot = reinterpret_cast<stats::ResultSlot*>(memory_ + index * slot_bytes_);
+      [[fallthrough]];
+    case Fate::kSame:  // the other ticket is out by now
+      slot = reinterpret_cast<stats::ResultSlot*>(memory_ + entry.slot * slot_bytes_);
       result = stats::read_slot(*slot, entry.layout.count, request.view.dtype,
                                 request.event.capture, variant_);
       break;

@@ -9,16 +9,19 @@
 /// Order:    results come out in the order in which their slots were claimed, whichever stream
 ///           finishes first. While half of the slots are taken, results of other streams may
 ///           overtake those of a stream that stalls.
+/// Reads:    a request takes the result of an earlier one of its lane that has it
+///           (DeviceRequest::moment). So a slot is not used again before kKept further requests of
+///           its lane are out.
 /// Threads:  claim() and the functions that take its tickets on one thread at a time; collect() on
 ///           one thread at a time, concurrently with them.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "cupti/stats/batch.h"
 #include "cupti/stats/compute.h"
@@ -26,6 +29,7 @@
 #include "cupti/stats/tile/layout.h"
 #include "cupti/values/device_values.h"
 #include "cupti/values/request.h"
+#include "cupti/values/slot_queue.h"
 #include "format/model/event_sink.h"
 
 namespace convtrace::cupti {
@@ -56,6 +60,8 @@ class ResultRing {
 
   /// Work of one lane finishes in the order of its tickets.
   static constexpr uint32_t kLanes = 16;
+  /// So many tickets later a lane's result can still be taken.
+  static constexpr uint32_t kKept = 16;
   struct Ticket {
     uint32_t lane = 0;
     uint64_t position = 0;
@@ -77,9 +83,11 @@ class ResultRing {
   };
   [[nodiscard]] std::optional<Claim> claim(std::span<const DeviceRequest> batch,
                                            uint32_t lane) noexcept;
+  /// The lane's next tickets are those of another stream. Called like claim().
+  void forget_reads(uint32_t lane) noexcept { reads_[lane] = {}; }
 
   /// The layout of the tensor to compute. @return null if the device has nothing to do for the
-  /// ticket: no elements, or a view that cannot be walked.
+  /// ticket: no elements, a view that cannot be walked, or an earlier ticket has its result.
   [[nodiscard]] const stats::Layout* layout(Ticket ticket) const noexcept;
   [[nodiscard]] format::Capture capture(Ticket ticket) const noexcept;
   /// Adds the work of a ticket that has a layout to a launch. @return as BatchBuilder::add().
@@ -100,9 +108,7 @@ class ResultRing {
   /// @param values  gets the values that were staged.
   void collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept;
 
-  [[nodiscard]] uint64_t under_way() const noexcept {
-    return memory_ == nullptr ? 0 : slots_ - free_.size();
-  }
+  [[nodiscard]] uint64_t under_way() const noexcept;
   /// Whether all results of the lane are out.
   [[nodiscard]] bool is_idle(uint32_t lane) const noexcept { return lanes_[lane].size() == 0; }
 
@@ -114,7 +120,8 @@ class ResultRing {
 
  private:
   /// kPending until launched(): a thread is at the batch, and may ask for any of its tickets.
-  enum class Fate : uint8_t { kOnDevice, kEmpty, kNoView, kDropped, kPending };
+  /// kSame: an earlier ticket of the lane has its result.
+  enum class Fate : uint8_t { kOnDevice, kSame, kEmpty, kNoView, kDropped, kPending };
 
   /// The host's part of a slot.
   struct Entry {
@@ -123,6 +130,7 @@ class ResultRing {
     DeviceValues::Staged staged;  ///< no bytes: not staged
     uint64_t number = 0;          ///< counts all claims
     uint64_t sequence = 0;        ///< of its batch: the word that marks the slot as complete
+    uint32_t slot = 0;            ///< that has the result: its own, or an earlier ticket's
     uint32_t launches = 0;  ///< of the batch that ends with this entry; used by claim()'s thread
     Fate plan = Fate::kDropped;  ///< what launched() makes of kPending; not read by collect()
     std::atomic<Fate> fate{Fate::kDropped};
@@ -134,6 +142,8 @@ class ResultRing {
     uint64_t hash = 0;
   };
 
+  /// Looks for an earlier ticket that has, or will have, the result of this one.
+  void find_result(Ticket ticket) noexcept;
   /// @return the number of first elements that are recorded beside the evenly spread samples.
   [[nodiscard]] uint32_t leading_count(const Entry& entry) const noexcept;
   /// @param[in,out] event  a half of a probe. @return whether it is the value of an output.
@@ -144,40 +154,27 @@ class ResultRing {
   bool deliver(uint32_t index, format::EventSink& sink, DeviceValues& values) noexcept;
   [[nodiscard]] bool is_complete(uint32_t slot) const noexcept;
 
-  /// A queue of slots from one thread to another.
-  class Queue {
-   public:
-    void allocate(uint32_t slots) { slots_ = std::vector<uint32_t>(slots); }
-    void push(uint32_t slot) noexcept {
-      const uint64_t end = end_.load(std::memory_order_relaxed);
-      slots_[end % slots_.size()] = slot;
-      end_.store(end + 1, std::memory_order_release);
-    }
-    void pop() noexcept { begin_.fetch_add(1, std::memory_order_release); }
-    [[nodiscard]] uint32_t at(uint64_t position) const noexcept {
-      return slots_[position % slots_.size()];
-    }
-    [[nodiscard]] uint64_t begin() const noexcept { return begin_.load(std::memory_order_acquire); }
-    [[nodiscard]] uint64_t end() const noexcept { return end_.load(std::memory_order_acquire); }
-    [[nodiscard]] uint64_t size() const noexcept {
-      const uint64_t begin = this->begin();
-      return end() - begin;
-    }
-
-   private:
-    std::vector<uint32_t> slots_;
-    std::atomic<uint64_t> begin_{0}, end_{0};
-  };
   /// What claim()'s thread knows of a lane.
   struct Launches {
     uint64_t seen = 0;  ///< tickets before this one are done
     uint32_t under_way = 0;
   };
 
+  /// A ticket that the device computes, with its slot.
+  struct Read {
+    uint64_t moment = 0;  ///< 0: none
+    uint64_t position = 0;
+    uint32_t slot = 0;
+  };
+  /// Whether the slot is kept for later tickets. A ring of fewer slots keeps none.
+  [[nodiscard]] bool is_kept(const Entry& entry) const noexcept {
+    return entry.request.moment != 0 && slots_ == kSlots;
+  }
+
   [[nodiscard]] Entry& entry(Ticket ticket) const noexcept {
     return entries_[lanes_[ticket.lane].at(ticket.position)];
   }
-  [[nodiscard]] Queue* oldest(const bool (&stalls)[kLanes]) noexcept;
+  [[nodiscard]] SlotQueue* oldest(const bool (&stalls)[kLanes]) noexcept;
   [[nodiscard]] size_t bytes() const noexcept { return slots_ * slot_bytes_; }
 
   std::byte* memory_ = nullptr;
@@ -190,9 +187,13 @@ class ResultRing {
   std::unique_ptr<Entry[]> entries_;
   /// Of probe n at n mod slots_; used by the thread that collects.
   std::unique_ptr<Before[]> before_;
-  Queue lanes_[kLanes];  ///< claimed, and not emitted yet
-  Queue free_;
+  SlotQueue lanes_[kLanes];  ///< claimed, and not emitted yet
+  SlotQueue free_;
   Launches launches_[kLanes];
+  /// By position; used by claim()'s thread.
+  std::array<Read, kKept> reads_[kLanes];
+  /// Slots of tickets that are out, by position; used by the thread that collects.
+  std::optional<uint32_t> kept_[kLanes][kKept];
   uint64_t claims_ = 0;
 };
 

@@ -134,6 +134,7 @@ void KernelWork::run(uint64_t& unfinished) const {
 }  // namespace fakecuda
 
 FAKECUDA_EXPORT uint64_t fakecuda::fakecuda_first_launches() { return first_launches; }
+FAKECUDA_EXPORT uint64_t fakecuda::fakecuda_launches() { return driver().launches.load(); }
 
 #define FAKECUDA_LAUNCH_KERNEL(function, per_thread)                                          \
   FAKECUDA_EXPORT CUresult function(CUfunction f, unsigned gx, unsigned gy, unsigned gz,      \

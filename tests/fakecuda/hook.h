@@ -37,6 +37,8 @@ inline constexpr const char* kDeviceOfSymbol = "fakecuda_device_of";
 /// @return the number of kernels that the calling thread was the first to launch. A real driver may
 /// load a kernel then, and allocate local memory for it, which waits for the device.
 extern "C" uint64_t fakecuda_first_launches();
+/// @return the number of launches of kernels in the process.
+extern "C" uint64_t fakecuda_launches();
 
 /// From now on the stream holds all its work until a caller waits for it or releases it. Then it
 /// runs all of it, and after a wait it holds again.

@@ -50,6 +50,14 @@ inline int launch_kernel(Interceptor& interceptor, const cuLaunchKernel_params& 
   return interceptor.launch(CONVTRACE_LAUNCH_KERNEL, per_thread, &params, real);
 }
 
+inline int real_multi_launch(const void* given) {
+  const auto& p = *static_cast<const cuLaunchCooperativeKernelMultiDevice_params*>(given);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return cuLaunchCooperativeKernelMultiDevice(p.launchParamsList, p.numDevices, p.flags);
+#pragma GCC diagnostic pop
+}
+
 inline int launch_one_thread(Interceptor& interceptor, CUfunction function, CUstream stream,
                              void** params) {
   return launch_kernel(interceptor, {function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr});

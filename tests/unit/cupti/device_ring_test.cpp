@@ -142,6 +142,66 @@ TEST_CASE("result_ring: launches of a slot that is used again at once are counte
   CHECK(ring.launches_under_way() == 0);
 }
 
+TEST_CASE("result_ring: a result is for others of its batch, and for all once it is launched") {
+  LoneRing lone;
+  ResultRing& ring = lone.ring;
+  DeviceRequest request = LoneRing::request(16);
+  request.moment = 5;
+  DeviceRequest whole = request;
+  whole.event.capture = Capture::kSnapshot;
+  const auto is_read = [&](ResultRing::Ticket ticket) { return ring.layout(ticket) != nullptr; };
+
+  const auto pending = lone.claim({request, request}, 0);
+  CHECK(is_read(pending.first));
+  CHECK_FALSE(is_read(pending.first + 1));
+  const auto other = lone.claim({request}, 0);  // another thread's
+  CHECK(is_read(other.first));
+  ring.launched(pending.first, 2, 1);
+  const auto behind = lone.claim({request, whole, request}, 0);
+  CHECK_FALSE(is_read(behind.first));
+  CHECK(is_read(behind.first + 1));  // it is copied too
+  CHECK_FALSE(is_read(behind.first + 2));
+
+  DeviceRequest later = request, without = request;
+  later.moment = 6;
+  without.moment = 0;
+  DeviceRequest copied = whole;
+  copied.moment = 6;
+  const auto next = lone.claim({copied, later, without, without}, 0);
+  for (uint64_t i = 0; i < 4; ++i) CHECK(is_read(next.first + i));  // a copy may yet be refused
+  ring.forget_reads(0);
+  CHECK(is_read(lone.claim({request}, 0).first));
+}
+
+TEST_CASE("result_ring: slots are kept for so many tickets, and are not under way") {
+  LoneRing lone;
+  ResultRing& ring = lone.ring;
+  DeviceRequest request = LoneRing::request(16);
+  request.moment = 1;
+  DeviceRequest filler = LoneRing::request(8);
+  const uint32_t fillers = GENERATE(ResultRing::kKept - 1, ResultRing::kKept);
+  const auto first = lone.claim({request}, 0);
+  ring.launched(first.first, 1, 1);
+  lone.complete(0, first);
+  CHECK(lone.results() == 1);
+  CHECK(ring.under_way() == 0);
+  for (uint32_t i = 0; i < fillers; ++i) {
+    filler.moment = i + 2;
+    const auto batch = lone.claim({filler}, 0);
+    ring.launched(batch.first, 1, 1);
+    lone.complete(i + 1, batch);
+    CHECK(lone.results() == i + 2);
+  }
+  const auto last = lone.claim({request}, 0);
+  CHECK((ring.layout(last.first) == nullptr) == (fillers < ResultRing::kKept));
+  ring.launched(last.first, 1, 0);
+  lone.complete(fillers + 1, last);
+  CHECK(lone.results() == fillers + 2);
+  CHECK_FALSE(
+      ring.claim(LoneRing::many(ResultRing::kSlots - ResultRing::kKept + 1), 1).has_value());
+  CHECK(ring.claim(LoneRing::many(ResultRing::kSlots - ResultRing::kKept), 1).has_value());
+}
+
 CUresult refuse_to_register(void*, size_t, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 TEST_CASE("device_stats: where memory cannot be registered the driver's is used, till it may go") {

@@ -10,14 +10,6 @@ using format::SampleOutcome;
 
 using Params = cuLaunchCooperativeKernelMultiDevice_params;
 
-int real_multi_launch(const void* given) {
-  const auto& p = *static_cast<const Params*>(given);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return cuLaunchCooperativeKernelMultiDevice(p.launchParamsList, p.numDevices, p.flags);
-#pragma GCC diagnostic pop
-}
-
 TEST_CASE("multi-device: launches through the gate have operands and values") {
   settings::Rule rule = rule_for("fill*");
   rule.inputs = {0};
