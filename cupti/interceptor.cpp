@@ -75,7 +75,7 @@ uint64_t moment_of(const CudaState& state, const DeviceRequest& request) {
 
 /// @param context is current.
 format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<DeviceRequest> batch,
-                                CUstream stream, Patience patience) {
+                                CUstream stream, Patience patience, Results results) {
   const format::SampleOutcome outcome = can_launch(state, context, stream);
   if (outcome != format::SampleOutcome::kSampled && !MUTATION(observer_does_not_ask))
     return outcome;
@@ -89,10 +89,28 @@ format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<D
   }
   if (patience == Patience::kNone) state.stats.prepare(context);
   const uint64_t wait_ns = patience == Patience::kNone ? 0 : kPreparationNs;
-  const format::SampleOutcome done = state.stats.submit(context, batch, stream, wait_ns);
+  // Who looks for writes past an end may find the program's last ones.
+  if (state.options.poison) results = Results::kSoon;
+  const format::SampleOutcome done = state.stats.submit(context, batch, stream, wait_ns, results);
   for (const DeviceRequest& request : batch)
     if (done != format::SampleOutcome::kSampled) (void)state.uses.end_read(request.read);
   return done;
+}
+
+/// Where no launch is allowed, values wait on.
+void fold_in_all(CudaState& state) noexcept {
+  try {
+    for (CUcontext const context : state.stats.waiting()) {
+      const ContextScope scope(state.driver, context);
+      if (scope.result() != CUDA_SUCCESS ||
+          can_launch(state, context, nullptr) != format::SampleOutcome::kSampled) {
+        continue;
+      }
+      const OwnCalls own;
+      state.stats.fold_waiting(context);
+    }
+  } catch (...) {  // no memory
+  }
 }
 
 }  // namespace
@@ -285,7 +303,7 @@ void Interceptor::give_cupti_away() noexcept {
 }
 
 format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch, uint64_t stream,
-                                          Patience patience) noexcept {
+                                          Patience patience, Results results) noexcept {
   if (impl_ == nullptr || !impl_->state.active.load(std::memory_order_acquire))
     return format::SampleOutcome::kGpuWorkOff;
   CudaState& state = impl_->state;
@@ -294,18 +312,24 @@ format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch, uint64
     const CurrentContext current = state.current_context();
     const uint8_t device = batch.empty() ? current.device : batch.front().event.device.index;
     if (current.context != nullptr && current.device == device)
-      return submit_in(state, current.context, batch, on, patience);
+      return submit_in(state, current.context, batch, on, patience, results);
     // In a model over several devices the tensor's device need not be the current one, and "the
     // default stream" is another stream on each device.
     CUcontext const context = state.contexts.only_context_of(device);
     if (context == nullptr) return format::SampleOutcome::kWrongStream;
-    if (MUTATION(context_not_current)) return submit_in(state, context, batch, on, patience);
+    if (MUTATION(context_not_current))
+      return submit_in(state, context, batch, on, patience, results);
     const ContextScope scope(state.driver, context);
     if (scope.result() != CUDA_SUCCESS) return format::SampleOutcome::kWrongStream;
-    return submit_in(state, context, batch, on, patience);
+    return submit_in(state, context, batch, on, patience, results);
   } catch (...) {  // no memory to note a new context
     return format::SampleOutcome::kNotReady;
   }
+}
+
+void Interceptor::fold_waiting() noexcept {
+  if (impl_ != nullptr && impl_->state.active.load(std::memory_order_acquire))
+    fold_in_all(impl_->state);
 }
 
 std::optional<uint8_t> Interceptor::prepare(bool values, std::optional<uint8_t> device) noexcept {
@@ -375,6 +399,7 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
   CudaState& state = impl_->state;
   impl_->subscriber.close();
   const uint64_t start = now_ns();
+  fold_in_all(state);
   const OwnCalls own;
   state.stats.stop(deadline_ns);
   // The thread behind the sink needs time, too: at most 75 MB/s, which empties a full ring in 0.15

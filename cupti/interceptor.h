@@ -64,7 +64,10 @@ class Interceptor {
   /// first call with kPreparation in a context may wait a second.
   /// @return kSampled, or why nothing of the batch was queued; the caller counts that.
   format::SampleOutcome submit(std::span<DeviceRequest> batch, uint64_t stream,
-                               Patience patience = Patience::kPreparation) noexcept;
+                               Patience patience = Patience::kPreparation,
+                               Results results = Results::kSoon) noexcept;
+  /// Launches what completes the results that wait since they may come later.
+  void fold_waiting() noexcept;
 
   /// Begins the preparation of a context for requests, if values are computed at all, and does not
   /// wait for it. @param values  false: nothing is prepared. @param device  whose only context it

@@ -1,5 +1,6 @@
 #include "cupti/stats/batch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cupti/stats/finalize.h"
@@ -25,13 +26,16 @@ void copy_dims(const Layout& layout, DeviceDim* dims) {
 
 }  // namespace
 
-void BatchBuilder::clear() noexcept { head_.tensor_count = tiles_ = dims_ = 0; }
+void BatchBuilder::clear() noexcept {
+  head_.tensor_count = tiles_ = dims_ = 0;
+  head_.log = log_.address + log_.taken * sizeof(LogPlace);
+}
 
 bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint32_t slot,
-                       uint32_t leading) noexcept {
+                       uint64_t sequence, uint32_t leading) noexcept {
   const uint32_t tiles = make_tiling(layout.bytes()).tiles;
   if (head_.tensor_count == most_ || dims_ + layout.rank > kMaxBatchDims ||
-      tiles_ + tiles > kMaxBatchTiles) {
+      log_.count == Log::kMaxJobs || log_places(tiles) > log_.places - log_.taken) {
     return false;
   }
   DeviceTensor& tensor = tensors_[head_.tensor_count++];
@@ -41,10 +45,26 @@ bool BatchBuilder::add(const Layout& layout, format::Capture capture, uint32_t s
   tensor.first_dim = static_cast<uint8_t>(dims_);
   tensor.hash_only = capture == format::Capture::kHash ? 1 : 0;
   tensor.leading = leading;
+  log_.jobs[log_.count++] = {.bytes = layout.bytes(),
+                             .sequence = sequence,
+                             .slot = slot,
+                             .place = log_.taken,
+                             .samples = tensor.hash_only != 0 ? 0 : sample_count(layout.values()),
+                             .unused = 0};
+  log_.taken += log_places(tiles);
   copy_dims(layout, head_.dims + dims_);
   dims_ += layout.rank;
   tiles_ += tiles;
   return true;
+}
+
+Fold fold_of(const Log& log, uint32_t first, uint64_t slots) noexcept {
+  Fold fold{};
+  fold.log = log.address;
+  fold.slots = slots;
+  fold.count = std::min(log.count - first, Fold::kMaxJobs);
+  std::copy_n(log.jobs + first, fold.count, fold.jobs);
+  return fold;
 }
 
 CopyJob copy_job(const Layout& layout, uint64_t to) noexcept {

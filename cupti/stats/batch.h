@@ -11,21 +11,39 @@
 
 namespace convtrace::stats {
 
+/// The host's side of a log: what is in it.
+struct Log {
+  static constexpr uint32_t kMaxJobs = ManyBatch::kMaxTensors;
+  uint64_t address = 0;  ///< of place 0
+  uint32_t places = 0;   ///< at least log_places(kMaxTiles)
+  uint32_t taken = 0;
+  uint32_t count = 0;
+  FoldJob jobs[kMaxJobs];
+
+  void clear() { count = taken = 0; }
+};
+
+/// @param first  of the jobs. @return a launch of the fold kernel: of as many as it takes.
+[[nodiscard]] Fold fold_of(const Log& log, uint32_t first, uint64_t slots) noexcept;
+
 class BatchBuilder {
  public:
-  /// @param batch  where the launch's parameter is made; outlives this. The caller fills in arena,
-  /// slots, sequence and variant of its head.
+  /// @param batch  where the launch's parameter is made; outlives this, as `log`. The caller fills in
+  /// slots, list and variant of its head.
   template <uint32_t Bytes>
-  explicit BatchBuilder(BatchOf<Bytes>& batch) noexcept
-      : head_(batch.head), tensors_(batch.tensors), most_(batch.kMaxTensors) {
+  BatchBuilder(BatchOf<Bytes>& batch, Log& log) noexcept
+      : head_(batch.head), tensors_(batch.tensors), most_(batch.kMaxTensors), log_(log) {
     clear();
   }
 
-  /// @param layout   not empty. @param slot  bytes from Batch::slots.
+  /// Adds a tensor to the launch and to the log.
+  /// @param layout   not empty. @param slot  bytes from Batch::slots and Fold::slots.
+  /// @param sequence  that marks the slot as complete.
   /// @param leading  elements that are to be written behind the slot.
-  /// @return false if it does not fit into this launch any more; an empty batch takes any tensor.
-  bool add(const Layout& layout, format::Capture capture, uint32_t slot,
+  /// @return false if it does not fit any more; an empty batch and an empty log take any tensor.
+  bool add(const Layout& layout, format::Capture capture, uint32_t slot, uint64_t sequence,
            uint32_t leading = 0) noexcept;
+  /// Begins the next launch.
   void clear() noexcept;
 
   [[nodiscard]] Batch& batch() { return head_; }
@@ -35,6 +53,7 @@ class BatchBuilder {
   Batch& head_;
   DeviceTensor* const tensors_;
   const uint32_t most_;
+  Log& log_;
   uint32_t tiles_ = 0;
   uint32_t dims_ = 0;
 };

@@ -11,14 +11,23 @@ namespace convtrace::cupti {
 namespace {
 
 constexpr uint32_t kMostLaunches = 512;
-constexpr size_t kArenaBytes = (sizeof(stats::Arena) + 255) / 256 * 256;
+constexpr size_t kAlignment = 256;
+/// Sixteen values of 32 MiB, or more, and one of any size.
+constexpr uint32_t kPlacesOfDefault = 32768, kPlaces = 2560;
+static_assert(kPlaces >= stats::log_places(stats::kMaxTiles));
+
+constexpr size_t aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool is_default(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
 
 }  // namespace
 
 ContextStats::Failure ContextStats::prepare(const std::atomic<bool>& stopping) noexcept {
   constexpr Failure (ContextStats::*kSteps[])() noexcept = {
       &ContextStats::load_kernels, &ContextStats::choose_variant, &ContextStats::register_ring,
-      &ContextStats::make_arenas};
+      &ContextStats::make_lanes};
   const ContextScope current(driver_, context_);
   Failure failure{current.result(), "cuCtxPushCurrent"};
   for (const auto step : kSteps) {
@@ -45,6 +54,7 @@ ContextStats::Failure ContextStats::load_kernels() noexcept {
     if (result == CUDA_SUCCESS) result = driver_.module_get_function(kernel, module, name);
   };
   load(&kernel_, stats::kStatsKernelName);
+  load(&fold_, stats::kFoldKernelName);
   load(&list_, stats::kListKernelName);
   load(&gather_, stats::kGatherKernelName);
   return {result, "cuModuleGetFunction"};
@@ -81,70 +91,79 @@ ContextStats::Failure ContextStats::register_ring() noexcept {
   return {result, "cuMemHostRegister"};
 }
 
-ContextStats::Failure ContextStats::make_arenas() noexcept {
-  const size_t bytes = ResultRing::kLanes * kArenaBytes;
-  CUresult result = driver_.mem_alloc(&arenas_address_, bytes);
+ContextStats::Failure ContextStats::make_lanes() noexcept {
+  size_t bytes = ResultRing::kLanes * aligned(sizeof(stats::ManyBatch));
+  for (stats::Log& log : logs_) {
+    log.places = &log == &logs_[kDefault] ? kPlacesOfDefault : kPlaces;
+    log.address = bytes;
+    bytes += aligned(log.places * sizeof(stats::LogPlace));
+  }
+  CUresult result = driver_.mem_alloc(&lists_address_, bytes);
   if (result != CUDA_SUCCESS) return {result, "cuMemAlloc"};
+  for (stats::Log& log : logs_) log.address += lists_address_;
   // Not the legacy stream, which would wait for the program's streams and break a capture.
   CUstream stream = nullptr;
   result = driver_.stream_create(&stream, CU_STREAM_NON_BLOCKING);
   if (result != CUDA_SUCCESS) return {result, "cuStreamCreate"};
-  result = warm_up(stream, bytes);
+  result = warm_up(stream);
   const CUresult destroyed = driver_.stream_destroy(stream);
   return {result == CUDA_SUCCESS ? destroyed : result, "first use of the kernels"};
 }
 
-/// Zeroes the tickets of each arena; kernels leave them zero. Launches each kernel once without work:
-/// the driver may load it at its first launch and allocate local memory, for which it waits for the
-/// device.
-CUresult ContextStats::warm_up(CUstream stream, size_t arena_bytes) noexcept {
-  CUresult result = driver_.memset_d8_async(arenas_address_, 0, arena_bytes, stream);
+/// Launches each kernel once without work: the driver may load it at its first launch and allocate
+/// local memory, for which it waits for the device.
+CUresult ContextStats::warm_up(CUstream stream) noexcept {
+  CUresult result = CUDA_SUCCESS;
   stats::ManyBatch nothing{};
   static_assert(sizeof nothing >= sizeof(stats::FewBatch) &&
-                sizeof nothing >= sizeof(stats::CopyJob));
+                sizeof nothing >= sizeof(stats::Fold) && sizeof nothing >= sizeof(stats::CopyJob));
   void* params[] = {&nothing};
   const auto launch = [&](CUfunction kernel, unsigned threads) {
     if (result == CUDA_SUCCESS && !MUTATION(cold_kernels))
       result = driver_.launch_kernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
   };
   launch(kernel_, stats::kThreads);
+  launch(fold_, stats::kFoldThreads);
   launch(list_, stats::kListThreads);
   launch(gather_, stats::kGatherThreads);
   return result == CUDA_SUCCESS ? driver_.stream_synchronize(stream) : result;
 }
 
-ContextStats::Arena* ContextStats::arena_for(uint64_t stream_id) noexcept {
-  if (MUTATION(one_arena_for_all)) return arenas_.begin();
-  const auto owner = std::ranges::find_if(
-      arenas_, [=](const Arena& arena) { return arena.used && arena.stream_id == stream_id; });
-  if (owner != arenas_.end()) return owner;
+ContextStats::Lane* ContextStats::lane_for(CUstream stream, uint64_t stream_id) noexcept {
+  if (MUTATION(one_arena_for_all)) return lanes_.begin();
+  const auto free = [](const Lane& lane) { return !lane.busy || MUTATION(pending_folded); };
+  if (is_default(stream) && free(lanes_[kDefault])) return &lanes_[kDefault];
+  Lane* const others = lanes_.begin() + kDefault + 1;
+  Lane* const owner = std::find_if(others, lanes_.end(), [&](const Lane& lane) {
+    return lane.used && lane.stream_id == stream_id && free(lane);
+  });
+  if (owner != lanes_.end()) return owner;
   const auto idle =
-      std::ranges::find_if(arenas_, [this](const Arena& arena) CONVTRACE_REQUIRES(claim_mutex_) {
-        return !arena.used || MUTATION(arena_taken_early) ||
-               ring_.is_idle(static_cast<uint32_t>(&arena - arenas_.data()));
+      std::find_if(others, lanes_.end(), [this](const Lane& lane) CONVTRACE_REQUIRES(claim_mutex_) {
+        return !lane.used || MUTATION(arena_taken_early) ||
+               (!lane.busy && ring_.is_idle(static_cast<uint32_t>(&lane - lanes_.data())));
       });
-  return idle == arenas_.end() ? nullptr : idle;
+  return idle == lanes_.end() ? nullptr : idle;
 }
 
-bool ContextStats::claim(std::span<const DeviceRequest> batch, uint64_t stream_id,
+bool ContextStats::claim(std::span<const DeviceRequest> batch, CUstream stream, uint64_t stream_id,
                          Grant& grant) noexcept {
   const Lock lock(claim_mutex_);
   if (phase() != Phase::kReady) return false;
-  Arena* const arena = arena_for(stream_id);
+  Lane* const lane = lane_for(stream, stream_id);
   const bool full = ring_.launches_under_way() >= kMostLaunches && !MUTATION(no_launch_limit);
-  if (arena == nullptr || full) return false;
-  const auto lane = static_cast<uint32_t>(arena - arenas_.data());
-  if (!arena->used || arena->stream_id != stream_id) ring_.forget_reads(lane);
-  const auto claim = ring_.claim(batch, lane);
+  if (lane == nullptr || full) return false;
+  const auto number = static_cast<uint32_t>(lane - lanes_.data());
+  if (!lane->used || lane->stream_id != stream_id) ring_.forget_reads(number);
+  const auto claim = ring_.claim(batch, number);
   if (!claim) return false;
-  *arena = {.stream_id = stream_id, .used = true};
+  *lane = {.stream_id = stream_id, .used = true, .busy = true};
   grant.first = claim->first;
-  grant.sequence = claim->sequence;
   return true;
 }
 
 format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch, CUstream stream,
-                                           Failure& failure) noexcept {
+                                           Results results, Failure& failure) noexcept {
   if (batch.empty()) return format::SampleOutcome::kSampled;
   const Phase now = phase();
   if (now == Phase::kPreparing || now == Phase::kRefused) return format::SampleOutcome::kNotReady;
@@ -156,19 +175,60 @@ format::SampleOutcome ContextStats::submit(std::span<const DeviceRequest> batch,
   if (MUTATION(wrong_stream)) stream = nullptr;
   Grant grant;
   if (result == CUDA_SUCCESS) {
-    while (!claim(batch, stream_id, grant))
+    while (!claim(batch, stream, stream_id, grant))
       if (!MUTATION(waits_for_room)) return format::SampleOutcome::kRingFull;
+    const uint32_t lane = grant.first.lane;
     stage_values(grant, batch.size(), stream);
+    const bool stages = grant.launches > 0;  // room for values is scarce
     result = launch_all(grant, batch.size(), stream);
+    const bool waits = results == Results::kLater && lane == kDefault && !stages &&
+                       logs_[lane].count < kMostWaiting;
+    if (result == CUDA_SUCCESS && !waits) result = fold(lane, stream, grant.launches);
     // Work that was launched may still write to this ring, so it is not used any more.
     for (size_t i = 0; result != CUDA_SUCCESS && i < batch.size(); ++i) ring_.drop(grant.first + i);
+    if (result != CUDA_SUCCESS) end_work(result, failure);
     const Lock lock(claim_mutex_);
     ring_.launched(grant.first, batch.size(), grant.launches);
-    if (result == CUDA_SUCCESS) return format::SampleOutcome::kSampled;
+    release(lane);
+  } else {
+    end_work(result, failure);
   }
-  if (MUTATION(goes_on_after_error)) return format::SampleOutcome::kGpuWorkOff;
+  return result == CUDA_SUCCESS ? format::SampleOutcome::kSampled
+                                : format::SampleOutcome::kGpuWorkOff;
+}
+
+/// After an error of convtrace's own. What waits is lost when its lane is released.
+void ContextStats::end_work(CUresult result, Failure& failure) noexcept {
+  if (MUTATION(goes_on_after_error)) return;
   if (phase_.exchange(Phase::kOver) == Phase::kReady) failure = {result, "cuLaunchKernel"};
-  return format::SampleOutcome::kGpuWorkOff;
+  const Lock lock(claim_mutex_);
+  if (!lanes_[kDefault].busy) release(kDefault);
+}
+
+void ContextStats::release(uint32_t lane) noexcept {
+  lanes_[lane].busy = false;
+  if (lane != kDefault) return;
+  stats::Log& log = logs_[kDefault];
+  if (log.count > 0 && phase() == Phase::kOver) {
+    ring_.lose(waiting_from_);
+    log.clear();
+  }
+  waiting_.store(log.count);
+}
+
+void ContextStats::fold_waiting(Failure& failure) noexcept {
+  uint32_t launches = 0;
+  {
+    const Lock lock(claim_mutex_);
+    Lane& lane = lanes_[kDefault];
+    if (phase() != Phase::kReady || lane.busy || logs_[kDefault].count == 0) return;
+    lane.busy = true;
+    ring_.launches_more(kDefault, 1);
+  }
+  const CUresult result = fold(kDefault, nullptr, launches);
+  if (result != CUDA_SUCCESS) end_work(result, failure);
+  const Lock lock(claim_mutex_);
+  release(kDefault);
 }
 
 /// Before the statistics, whose result then shows that the copies are done.
@@ -189,30 +249,47 @@ void ContextStats::stage_values(Grant& grant, size_t count, CUstream stream) noe
 }
 
 CUresult ContextStats::launch_all(Grant& grant, size_t count, CUstream stream) noexcept {
-  // Another thread's list must not come between a list and the kernel that reads it.
-  std::atomic<bool>& list_is_put = list_is_put_[grant.first.lane];
-  if (count <= stats::FewBatch::kMaxTensors || list_is_put.exchange(true))
-    return launch_as<stats::FewBatch>(grant, count, stream);
-  const CUresult result = launch_as<stats::ManyBatch>(grant, count, stream);
-  list_is_put.store(false);
-  return result;
+  if (MUTATION(log_reset_early)) logs_[grant.first.lane].taken = 0;
+  return count <= stats::FewBatch::kMaxTensors ? launch_as<stats::FewBatch>(grant, count, stream)
+                                               : launch_as<stats::ManyBatch>(grant, count, stream);
+}
+
+/// Behind the tiles of all that is in the lane's log, which is empty then.
+CUresult ContextStats::fold(uint32_t lane, CUstream stream, uint32_t& launches) noexcept {
+  stats::Log& log = logs_[lane];
+  if (MUTATION(fold_on_other_stream)) stream = nullptr;
+  for (uint32_t first = 0; first < log.count; first += stats::Fold::kMaxJobs) {
+    stats::Fold fold = stats::fold_of(log, first, ring_.device_address());
+    void* params[] = {&fold};  // copied by the driver
+    ++launches;
+    const CUresult result =
+        driver_.launch_kernel(fold_, static_cast<uint32_t>(fold.count), 1, 1, stats::kFoldThreads,
+                              1, 1, 0, stream, params, nullptr);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  log.clear();
+  if (lane == kDefault) waiting_from_ = ring_.next(lane);
+  return CUDA_SUCCESS;
 }
 
 template <typename BatchType>
 CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) noexcept {
   BatchType batch;
-  batch.head.arena = arenas_address_ + grant.first.lane * kArenaBytes;
+  const uint32_t lane = grant.first.lane;
+  batch.head.list = lists_address_ + lane * aligned(sizeof(stats::ManyBatch));
   batch.head.variant = static_cast<uint32_t>(variant_);
   batch.head.slots = ring_.device_address();
-  batch.head.sequence = grant.sequence;
-  stats::BatchBuilder builder(batch);
+  stats::BatchBuilder builder(batch, logs_[lane]);
   auto ticket = grant.first;
   for (size_t i = 0; i < count; ++i, ++ticket) {
     if (ring_.layout(ticket) == nullptr || ring_.add_to(builder, ticket)) continue;
-    const CUresult result = launch(builder, grant, stream);
+    CUresult result = launch(builder, grant, stream);
+    builder.clear();
+    if (result == CUDA_SUCCESS && ring_.add_to(builder, ticket)) continue;
+    if (result == CUDA_SUCCESS) result = fold(lane, stream, grant.launches);
     if (result != CUDA_SUCCESS) return result;
     builder.clear();
-    (void)ring_.add_to(builder, ticket);  // fits: a batch without entries takes any tensor
+    (void)ring_.add_to(builder, ticket);  // fits: an empty batch and log take any tensor
   }
   return launch(builder, grant, stream);
 }
@@ -220,6 +297,7 @@ CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) no
 CUresult ContextStats::launch(stats::BatchBuilder& builder, Grant& grant,
                               CUstream stream) noexcept {
   if (builder.blocks() == 0) return CUDA_SUCCESS;
+  if (MUTATION(fold_before_tiles)) (void)fold(grant.first.lane, stream, grant.launches);
   void* params[] = {&builder.batch()};  // copied by the driver, with the tensors behind it
   const auto launch_one = [&](CUfunction kernel, unsigned blocks, unsigned threads) {
     ++grant.launches;

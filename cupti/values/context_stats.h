@@ -1,10 +1,14 @@
 #pragma once
 /// @file context_stats.h
-/// Statistics in one CUDA context: its kernel, its scratch memory and its results.
+/// Statistics in one CUDA context: its kernels, its scratch memory and its results.
 ///
-/// The scratch memory consists of a fixed number of arenas. An arena belongs to one stream at a
-/// time, so the stream orders the launches that share it. Another stream gets the arena when all
-/// results of the former one are out.
+/// The scratch memory consists of a fixed number of lanes. A lane belongs to one stream at a time, so
+/// the stream orders the launches that share it, and to one thread while it launches. Another stream
+/// gets the lane when all results of the former one are out.
+///
+/// The statistics kernel leaves tiles in the lane's log, and a launch of the fold kernel makes results
+/// of them. The log of the default stream, which no program can destroy, may hold up to kMostWaiting
+/// values of several batches; other streams' batches are folded at once.
 ///
 /// A GPU queues about 1024 launches and blocks the next one. At most half of these are convtrace's,
 /// because a program may queue all its launches behind work that waits for the host.
@@ -76,7 +80,13 @@ class ContextStats {
 
   /// As DeviceStats::submit. @param[out] failure  set once, when a launch of convtrace has failed.
   [[nodiscard]] format::SampleOutcome submit(std::span<const DeviceRequest> batch, CUstream stream,
-                                             Failure& failure) noexcept;
+                                             Results results, Failure& failure) noexcept;
+
+  /// Whether values wait for fold_waiting().
+  [[nodiscard]] bool has_waiting() const noexcept { return waiting_.load() != 0; }
+  /// Launches on the default stream, which the caller has checked, in the current context. @param[out]
+  /// failure  as submit().
+  void fold_waiting(Failure& failure) noexcept;
 
   /// As ResultRing::collect. @return the number of results that the device has not finished.
   uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;
@@ -96,32 +106,38 @@ class ContextStats {
  private:
   enum class Phase : uint8_t { kPreparing, kRefused, kReady, kOver };
 
-  struct Arena {
+  struct Lane {
     uint64_t stream_id = 0;
     bool used = false;
+    bool busy = false;  ///< a thread launches in it
   };
+  static constexpr uint32_t kDefault = 0;  ///< the lane of the default stream, and of no other
+  static constexpr uint32_t kMostWaiting = 16;
 
   /// The resources that a batch was given.
   struct Grant {
-    ResultRing::Ticket first;  ///< its lane is the arena's index
-    uint64_t sequence = 0;     ///< marks its slots as complete
-    uint32_t launches = 0;     ///< launched so far
+    ResultRing::Ticket first;
+    uint32_t launches = 0;  ///< launched so far
   };
 
   [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   Failure load_kernels() noexcept;
   Failure choose_variant() noexcept;
   Failure register_ring() noexcept;
-  Failure make_arenas() noexcept;
-  bool claim(std::span<const DeviceRequest> batch, uint64_t stream_id, Grant& grant) noexcept;
-  Arena* arena_for(uint64_t stream_id) noexcept CONVTRACE_REQUIRES(claim_mutex_);
+  Failure make_lanes() noexcept;
+  bool claim(std::span<const DeviceRequest> batch, CUstream stream, uint64_t stream_id,
+             Grant& grant) noexcept;
+  Lane* lane_for(CUstream stream, uint64_t stream_id) noexcept CONVTRACE_REQUIRES(claim_mutex_);
+  void release(uint32_t lane) noexcept CONVTRACE_REQUIRES(claim_mutex_);
+  void end_work(CUresult result, Failure& failure) noexcept;
   void stage_values(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch_all(Grant& grant, size_t count, CUstream stream) noexcept;
+  CUresult fold(uint32_t lane, CUstream stream, uint32_t& launches) noexcept;
   /// @tparam BatchType  FewBatch or ManyBatch, which lies on the stack.
   template <typename BatchType>
   [[gnu::noinline]] CUresult launch_as(Grant& grant, size_t count, CUstream stream) noexcept;
   CUresult launch(stats::BatchBuilder& builder, Grant& grant, CUstream stream) noexcept;
-  CUresult warm_up(CUstream stream, size_t arena_bytes) noexcept;
+  CUresult warm_up(CUstream stream) noexcept;
 
   const DriverApi& driver_;
   const CUcontext context_;
@@ -130,15 +146,17 @@ class ContextStats {
   std::atomic<bool> waited_{false};
   uint32_t refusals_ = 0;  ///< used by prepare()
   CUfunction kernel_ = nullptr;
-  CUfunction list_ = nullptr;    ///< puts the list of many tensors into an arena
+  CUfunction fold_ = nullptr;    ///< makes results of a log
+  CUfunction list_ = nullptr;    ///< puts the list of many tensors into a lane
   CUfunction gather_ = nullptr;  ///< copies a tensor in logical order
   stats::Variant variant_ = stats::Variant::kWide;
   const uint32_t most_samples_;
-  CUdeviceptr arenas_address_ = 0;
+  CUdeviceptr lists_address_ = 0;  ///< a ManyBatch for each lane
   Mutex claim_mutex_;  ///< protects host data only; never held during a call to the driver
-  std::array<Arena, ResultRing::kLanes> arenas_ CONVTRACE_GUARDED_BY(claim_mutex_);
-  /// By lane: a list was launched, and the statistics kernel that reads it was not yet.
-  std::array<std::atomic<bool>, ResultRing::kLanes> list_is_put_{};
+  std::array<Lane, ResultRing::kLanes> lanes_ CONVTRACE_GUARDED_BY(claim_mutex_);
+  std::array<stats::Log, ResultRing::kLanes> logs_;  ///< by lane: of the thread that keeps it busy
+  ResultRing::Ticket waiting_from_;                  ///< of the default stream's lane; as its log
+  std::atomic<uint32_t> waiting_{0};
   const uint64_t value_bytes_;
   DeviceValues values_;
   Mutex collect_mutex_;

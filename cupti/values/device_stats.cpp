@@ -15,6 +15,8 @@ namespace {
 
 using format::SampleOutcome;
 
+constexpr const char* kNoMoreValues = "from now on values in this context are not recorded";
+
 void count_lost(uint64_t count, format::EventSink& sink) {
   if (count == 0) return;
   format::Loss loss;
@@ -210,15 +212,29 @@ void DeviceStats::forgotten_ended() noexcept {
 }
 
 SampleOutcome DeviceStats::submit(CUcontext context, std::span<const DeviceRequest> batch,
-                                  CUstream stream, uint64_t patience_ns) noexcept {
+                                  CUstream stream, uint64_t patience_ns, Results results) noexcept {
   const Shared known = patience_ns == 0 ? find(context) : prepared(context);
   if (known == nullptr) return SampleOutcome::kNotReady;
   if (known->is_refused()) prepare_again(known);
   if (patience_ns != 0) await(*known, patience_ns);
   ContextStats::Failure failure;
-  const SampleOutcome outcome = known->submit(batch, stream, failure);
-  report(failure, "from now on values in this context are not recorded");
+  const SampleOutcome outcome = known->submit(batch, stream, results, failure);
+  report(failure, kNoMoreValues);
   return outcome;
+}
+
+std::vector<CUcontext> DeviceStats::waiting() const {
+  const SharedLock lock(contexts_mutex_);
+  std::vector<CUcontext> list;
+  for (const auto& [context, known] : contexts_)
+    if (known->has_waiting()) list.push_back(context);
+  return list;
+}
+
+void DeviceStats::fold_waiting(CUcontext context) noexcept {
+  ContextStats::Failure failure;
+  if (const Shared known = find(context)) known->fold_waiting(failure);
+  report(failure, kNoMoreValues);
 }
 
 uint64_t DeviceStats::collect(uint64_t& room) noexcept {

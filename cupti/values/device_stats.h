@@ -63,7 +63,14 @@ class DeviceStats {
   /// each context, so that a driver that is busy for longer delays the program once only.
   /// @return kSampled, or why the batch gives no results.
   format::SampleOutcome submit(CUcontext context, std::span<const DeviceRequest> batch,
-                               CUstream stream, uint64_t patience_ns = 0) noexcept;
+                               CUstream stream, uint64_t patience_ns = 0,
+                               Results results = Results::kSoon) noexcept;
+
+  /// @return the contexts with values that wait for fold_waiting().
+  [[nodiscard]] std::vector<CUcontext> waiting() const;
+  /// Launches what completes them. The caller has checked that the default stream of this context,
+  /// which is current, may be used.
+  void fold_waiting(CUcontext context) noexcept;
 
   /// @return null for a context that is not prepared, or has ended.
   [[nodiscard]] std::shared_ptr<ContextStats> find(CUcontext context) const;

@@ -28,6 +28,12 @@ struct OwnRead {
   uint64_t number = 0;
 };
 
+/// When the results of a batch come.
+enum class Results : uint8_t {
+  kSoon,
+  kLater,  ///< at the latest behind the next fold_waiting() or batch, which is certain to follow
+};
+
 /// One tensor on a device whose statistics are wanted. `event` is complete except for its
 /// statistics. Its shape span is borrowed for the call, everything else is copied.
 struct DeviceRequest {

@@ -159,7 +159,8 @@ bool ResultRing::add_to(stats::BatchBuilder& builder, Ticket ticket) const noexc
   const Entry& known = entry(ticket);
   const uint64_t slot = lanes_[ticket.lane].at(ticket.position);
   return builder.add(known.layout, known.request.event.capture,
-                     static_cast<uint32_t>(slot * slot_bytes_), leading_count(known));
+                     static_cast<uint32_t>(slot * slot_bytes_), known.sequence,
+                     leading_count(known));
 }
 
 void ResultRing::drop(Ticket ticket) noexcept { entry(ticket).plan = Fate::kDropped; }
@@ -178,6 +179,20 @@ void ResultRing::launched(Ticket first, size_t count, uint32_t launches) noexcep
     Entry& known = entry(first + i);
     known.fate.store(known.plan, std::memory_order_release);
   }
+}
+
+void ResultRing::lose(Ticket first) noexcept {
+  for (; first.position < lanes_[first.lane].end(); ++first) {
+    if (first.position < lanes_[first.lane].begin()) continue;  // out: nothing to wait for
+    std::atomic<Fate>& fate = entry(first).fate;
+    for (Fate expected : {Fate::kOnDevice, Fate::kSame})
+      fate.compare_exchange_strong(expected, Fate::kLost);
+  }
+}
+
+void ResultRing::launches_more(uint32_t lane, uint32_t launches) noexcept {
+  entry({lane, lanes_[lane].end() - 1}).launches += launches;
+  launches_[lane].under_way += launches;
 }
 
 uint32_t ResultRing::launches_under_way() noexcept {
@@ -279,6 +294,9 @@ bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& 
     case Fate::kPending:
       return false;
     case Fate::kDropped:
+      return true;
+    case Fate::kLost:
+      count(format::LossReason::kGpuWorkOff, request.event, sink);
       return true;
     case Fate::kNoView:
       count(format::LossReason::kTensorKind, request.event, sink);

@@ -92,6 +92,8 @@ class ResultRing {
   [[nodiscard]] format::Capture capture(Ticket ticket) const noexcept;
   /// Adds the work of a ticket that has a layout to a launch. @return as BatchBuilder::add().
   [[nodiscard]] bool add_to(stats::BatchBuilder& builder, Ticket ticket) const noexcept;
+  /// @return the lane's next ticket.
+  [[nodiscard]] Ticket next(uint32_t lane) const noexcept { return {lane, lanes_[lane].end()}; }
   /// The value was copied into the arena, on the stream before the statistics.
   void set_staged(Ticket ticket, const DeviceValues::Staged& staged) noexcept {
     entry(ticket).staged = staged;
@@ -115,13 +117,18 @@ class ResultRing {
   /// The batch of `count` tickets from `first` on took this many launches. Its tickets are not used
   /// any more: their slots may be those of another batch.
   void launched(Ticket first, size_t count, uint32_t launches) noexcept;
+  /// The device will not compute the lane's tickets from `first` on, which are launched: they are
+  /// counted.
+  void lose(Ticket first) noexcept;
+  /// So many launches will complete the lane's last ticket, which the device has not begun to.
+  void launches_more(uint32_t lane, uint32_t launches) noexcept;
   /// @return the number of launches that the device has not finished.
   [[nodiscard]] uint32_t launches_under_way() noexcept;
 
  private:
   /// kPending until launched(): a thread is at the batch, and may ask for any of its tickets.
   /// kSame: an earlier ticket of the lane has its result.
-  enum class Fate : uint8_t { kOnDevice, kSame, kEmpty, kNoView, kDropped, kPending };
+  enum class Fate : uint8_t { kOnDevice, kSame, kEmpty, kNoView, kDropped, kLost, kPending };
 
   /// The host's part of a slot.
   struct Entry {

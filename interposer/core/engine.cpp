@@ -263,9 +263,14 @@ format::TraceMeta Engine::meta() {
 }
 
 format::SampleOutcome Engine::submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                               uint64_t stream) noexcept {
+                                               uint64_t stream, cupti::Results results) noexcept {
   cupti::Interceptor* const cuda = interceptor();
-  return cuda != nullptr ? cuda->submit(batch, stream) : format::SampleOutcome::kGpuWorkOff;
+  if (cuda == nullptr) return format::SampleOutcome::kGpuWorkOff;
+  return cuda->submit(batch, stream, cupti::Patience::kPreparation, results);
+}
+
+void Engine::fold_waiting() noexcept {
+  if (cupti::Interceptor* const cuda = interceptor()) cuda->fold_waiting();
 }
 
 format::SampleOutcome Engine::submit_at_once(std::span<cupti::DeviceRequest> batch,

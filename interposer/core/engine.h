@@ -127,8 +127,9 @@ class Engine final : public format::EventSink,
   Status write_values(format::TraceWriter& writer, uint64_t max_bytes, bool last) override;
   void give_up_values(format::LossReason reason) noexcept override { values_.close(reason); }
 
-  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                         uint64_t stream) noexcept override;
+  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch, uint64_t stream,
+                                         cupti::Results results) noexcept override;
+  void fold_waiting() noexcept override;
   [[nodiscard]] bool is_settled(const format::TensorStats& event,
                                 uint64_t stream) noexcept override;
   void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept override;

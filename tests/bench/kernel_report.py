@@ -44,7 +44,7 @@ PARTS = {"f32 arithmetic": ("FADD", "FMUL", "FFMA"), "f64 arithmetic, conversion
          "hash: products of matrices, keys": ("IMMA", "LDS"), "loads and their descriptors": ("LDG", "R2UR"), "local memory": ("LDL", "STL"),
          "copies of registers": ("IMAD.MOV", "MOV"), "integer multiplications, additions, addresses": ("IMAD", "IADD", "VIADD", "LEA", "IABS"),
          "branches, barriers, the rest": ("",)}  # an operation belongs to the first part that names it
-SUMS = re.compile(r"gather_withI\S*?DTypeE(\d+)ENS\w*?_\d+(Wide|Narrow|Chunk|Exact)Sums(?:ILS\w*?_\d+ELb(\d))?")
+SUMS = re.compile(r"gather_withI\S*?DTypeE(\d+)ELb(\d)E")
 LANE = re.compile(r"gather_laneI\S*?DTypeE(\d+)E")
 HASH = re.compile(r"gather_hashI\S*?DTypeE(\d+)E")
 
@@ -103,15 +103,14 @@ def found_turn(dtype, *wanted, **loads):
     return shortest_turn(*wanted, **loads) or sys.exit(f"no such loop of {dtype}: the kernel has another form than this program knows")
 
 
-def work_of(sums, shifted, name, elements):
+def work_of(narrow, shifted, name, size, elements):
     """What the loop over ordinary values does at least, and a loop over rare ones, which is not unrolled, does not."""
-    sketched = elements if name in ("f32", "f16", "bf16") or name.startswith(("f8", "f4")) else 0
-    if sums == "Wide":
+    if narrow:
+        return "FFMA", 5 * elements
+    if size >= 4:
         return "DFMA", elements * (2 if shifted else 1)
-    if sums == "Narrow":
-        return "FFMA", 4 * elements + sketched
-    if sums == "Chunk":  # of f16 every second square starts a sum, of others every fourth
-        return "FFMA", (elements // 2 if name == "f16" else elements * 3 // 4) + sketched
+    if name.startswith(("f", "bf")):  # of f16 every second square starts a sum, of others every fourth; and the sketch
+        return "FFMA", (elements // 2 if name == "f16" else elements * 3 // 4) + elements
     return "IDP", CHUNK_BYTES // 4
 
 
@@ -147,9 +146,9 @@ class Compiled:
 
     def spilled_in(self, name):
         """@return bytes that the function with the loop of a type spills: `name` as loops() has it."""
-        dtype, _, shifted = name.partition(", ")
+        dtype = name.partition(", ")[0]
         return sum(stored for function, stored in self.spilled.items() if (match := SUMS.search(function)) and
-                   dtypes()[int(match.group(1))][0] == dtype and (match.group(3) == "1") == bool(shifted))
+                   dtypes()[int(match.group(1))][0] == dtype)
 
     def loops(self, narrow):
         """{name of a type, or that with ", one sign": Loop}, and the Loop of the hash alone, of groups of 16 bytes."""
@@ -157,19 +156,17 @@ class Compiled:
         for name, blocks, edges in self.functions:
             if match := SUMS.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
-                elements, shifted = CHUNK_BYTES // size, match.group(3) == "1"
+                elements, pairs = CHUNK_BYTES // size, match.group(2) == "1"
                 if dtype == "f8e8m0fnu":
                     elements //= 2
-                if match.group(2) != ("Narrow" if narrow and dtype == "f32" else match.group(2)):
+                if pairs != (narrow and dtype == "f32"):
                     continue
-                if match.group(2) == "Narrow" and not narrow:
-                    continue
-                ops = found_turn(dtype, blocks, edges, *work_of(match.group(2), shifted, dtype, elements))
-                found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
+                for shifted in (False, True) if size >= 4 and not pairs else (False,):  # a loop each
+                    ops = found_turn(dtype, blocks, edges, *work_of(pairs, shifted, dtype, size, elements))
+                    found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
             elif match := LANE.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
-                elements = GROUP_BYTES // size
-                lanes[dtype] = found_turn(dtype, blocks, edges, "DFMA", elements, loads=1) * (CHUNK_BYTES // GROUP_BYTES)
+                lanes[dtype] = found_turn(dtype, blocks, edges, "DFMA", GROUP_BYTES // size, loads=1) * CHUNK_GROUPS
             elif match := HASH.search(name):
                 groups = HASH_CHUNKS * CHUNK_GROUPS
                 hash_only = Loop(found_turn(dtypes()[int(match.group(1))][0], blocks, edges, "IMMA", groups, groups), groups)
@@ -209,7 +206,7 @@ def spilled_by(compiled):
     for function, stored in compiled.spilled.items():
         match = SUMS.search(function)
         plain = re.search(r"\d([a-z]+(?:_[a-z]+)+)[EI]", function)
-        names.append(f"{dtypes()[int(match.group(1))][0]} {match.group(2).lower()} {stored}" if match
+        names.append(f"{dtypes()[int(match.group(1))][0]}{' in pairs' * int(match.group(2))} {stored}" if match
                      else f"{plain.group(1) if plain else function} {stored}")
     return ", ".join(names) or "nothing"
 

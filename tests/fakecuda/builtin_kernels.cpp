@@ -13,11 +13,14 @@ namespace {
 
 namespace stats = convtrace::stats;
 
-/// A batch that points to nothing has lost the context by the time the replay gives up. With a seed
-/// blocks run backwards in every other one, and half of them before other streams go on.
-void run_stats(const fakecuda_launch* launch) {
-  stats::FewBatch batch;
-  std::memcpy(&batch, launch->params[0], sizeof batch);
+/// Runs the blocks of a kernel. A parameter that points to nothing has lost the context by the time the
+/// replay gives up. With a seed blocks run backwards in every other one, and half of them before other
+/// streams go on.
+template <typename Param>
+void run_blocks(const fakecuda_launch* launch,
+                bool (*replay)(const Param&, const stats::Translate&, std::span<const uint32_t>)) {
+  Param param;
+  std::memcpy(&param, launch->params[0], sizeof param);
   const uint32_t grid = launch->grid[0];
   std::vector<uint32_t> blocks(grid);
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -28,8 +31,11 @@ void run_stats(const fakecuda_launch* launch) {
     order = first ? order.first(grid / 2) : order.subspan(grid / 2);
     *launch->unfinished = first ? 1 : 0;
   }
-  (void)stats::replay_stats_kernel(batch, launch->device, order);
+  (void)replay(param, launch->device, order);
 }
+
+void run_stats(const fakecuda_launch* launch) { run_blocks(launch, &stats::replay_stats_kernel); }
+void run_fold(const fakecuda_launch* launch) { run_blocks(launch, &stats::replay_fold_kernel); }
 
 void run_list(const fakecuda_launch* launch) {
   stats::ManyBatch batch;
@@ -44,9 +50,11 @@ void run_gather(const fakecuda_launch* launch) {
 }
 
 constexpr unsigned kStatsParams[] = {sizeof(stats::FewBatch)};
+constexpr unsigned kFoldParams[] = {sizeof(stats::Fold)};
 constexpr unsigned kListParams[] = {sizeof(stats::ManyBatch)};
 constexpr unsigned kGatherParams[] = {sizeof(stats::CopyJob)};
 constexpr fakecuda_kernel kKernels[] = {{stats::kStatsKernelName, run_stats, 1, kStatsParams},
+                                        {stats::kFoldKernelName, run_fold, 1, kFoldParams},
                                         {stats::kListKernelName, run_list, 1, kListParams},
                                         {stats::kGatherKernelName, run_gather, 1, kGatherParams}};
 

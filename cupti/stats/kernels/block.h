@@ -25,7 +25,8 @@ CONVTRACE_HD BlockInput find_block(const Batch& batch, uint32_t block) {
   const DeviceTensor& tensor = tensors[low];
   return {{tensor, batch.dims + tensor.first_dim},
           make_tiling(tensor.count * bytes_of(tensor.dtype)),
-          block - tensor.first_tile};
+          block - tensor.first_tile,
+          tensor.first_tile + low};
 }
 
 CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) {
@@ -35,10 +36,10 @@ CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) 
   if (size == 8) *pointer_to<uint64_t>(address) = bits;
 }
 
-/// One thread's part of the values behind the slot.
-CONVTRACE_HD void write_leading(const TensorInput& in, ResultSlot& slot, uint32_t thread) {
+/// One thread's part of the values behind the slot. @param slot  its address.
+CONVTRACE_HD void write_leading(const TensorInput& in, uint64_t slot, uint32_t thread) {
   const uint32_t size = bytes_of(in.tensor.dtype);
-  const auto out = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&slot + 1));
+  const uint64_t out = slot + sizeof(ResultSlot);
   for (uint32_t i = thread; i < in.tensor.leading; i += kThreads) {
     write_element(out + uint64_t{i} * size, size, value_bits(in, i));
   }
@@ -58,19 +59,23 @@ CONVTRACE_HD void copy_groups(const TensorInput& in, uint64_t to, uint64_t first
   }
 }
 
-/// One thread's part of what a slot holds beside the total. @param tiles  of the tensor.
-CONVTRACE_HD void write_ranges_and_samples(const BlockInput& in, const Partial* tiles,
-                                           ResultSlot& slot, uint32_t thread) {
-  const uint64_t factor = in.tiling.tiles > 1 ? tile_factor(in.tiling) : 0;
-  const auto tile_hash = [&](uint32_t tile) { return tiles[tile].hash; };
-  for (uint32_t range = thread; range < hashed_ranges(in.tiling); range += kThreads)
-    slot.range_hashes[range] = range_hash(in.tiling, range, factor, tile_hash);
-  if (in.tensor.hash_only != 0) return;
-  write_leading(in, slot, thread);
+/// Keeps sample i if there is one and it lies in the block's tile.
+CONVTRACE_HD void keep_sample(const BlockInput& in, TileExtent tile, SampleRecord& record,
+                              uint32_t i) {
   const uint64_t count = values_of(in.tensor);
-  if (thread < sample_count(count)) {
-    slot.samples[thread] = value_bits(in, sample_position(thread, count));
-  }
+  if (i >= sample_count(count)) return;
+  const uint64_t at = sample_position(i, count);
+  if (at >= tile.first && at - tile.first < tile.count) record.samples[i] = value_bits(in, at);
+}
+
+/// One thread's part of the hashes of ranges. @param tiles  of the tensor. @param step  to the
+/// thread's next range.
+CONVTRACE_HD void write_range_hashes(const Tiling& tiling, const Partial* tiles, ResultSlot& slot,
+                                     uint32_t thread, uint32_t step) {
+  const uint64_t factor = tiling.tiles > 1 ? tile_factor(tiling) : 0;
+  const auto tile_hash = [&](uint32_t tile) { return tiles[tile].hash; };
+  for (uint32_t range = thread; range < hashed_ranges(tiling); range += step)
+    slot.range_hashes[range] = range_hash(tiling, range, factor, tile_hash);
 }
 
 }  // namespace convtrace::stats

@@ -1,10 +1,14 @@
 #pragma once
 /// @file device_layout.h
 /// What crosses between host and device: a batch of tensors goes in as a kernel parameter, a long
-/// one through the arena; result slots come back through pinned memory. Plain structures with the
-/// same layout on both sides.
+/// one through the device's memory; result slots come back through pinned memory. Plain structures
+/// with the same layout on both sides.
 ///
-/// Place:    filled and read by cupti/stats/batch.h, used by kernels/stats_kernel.cu.
+/// The statistics kernel leaves the results of tiles in a log in the device's memory. The fold kernel
+/// makes the results of many tensors of it.
+///
+/// Place:    filled and read by cupti/stats/batch.h, used by kernels/stats_kernel.cu and
+///           fold_kernel.cu.
 /// Order:    a device writes everything of a slot, makes it visible to the host, then writes
 ///           `sequence`. Addresses are device addresses.
 
@@ -17,15 +21,15 @@
 namespace convtrace::stats {
 
 inline constexpr char kStatsKernelName[] = "convtrace_stats";
+inline constexpr char kFoldKernelName[] = "convtrace_fold";
 inline constexpr char kListKernelName[] = "convtrace_list";
 inline constexpr char kGatherKernelName[] = "convtrace_gather";
 inline constexpr uint32_t kGatherThreads = 256;
+inline constexpr uint32_t kFoldThreads = 256;
 inline constexpr uint32_t kListThreads = 256;
 
-inline constexpr uint32_t kMaxBatchTiles = 4096;
 inline constexpr uint32_t kMaxBatchDims = 40;
 inline constexpr uint32_t kMaxCopyDims = 17;
-static_assert(kMaxBatchTiles >= kMaxTiles);
 
 struct DeviceDim {
   uint64_t extent;
@@ -48,9 +52,10 @@ static_assert(sizeof(DeviceTensor) == 32 && kMaxBatchDims <= UINT8_MAX);
 /// What a list of tensors begins with, which follow. Block b takes one tile: of the last tensor whose
 /// first_tile is <= b.
 struct Batch {
-  uint64_t arena;     ///< address of an Arena
-  uint64_t slots;     ///< address that slots are counted from
-  uint64_t sequence;  ///< value that marks a slot as complete
+  uint64_t
+      log;  ///< address of the places of its tensors: tensor i has those from first_tile + i on
+  uint64_t slots;  ///< address that slots are counted from
+  uint64_t list;   ///< address of a ManyBatch
   uint32_t tensor_count;
   uint32_t variant;  ///< a Variant
   DeviceDim dims[kMaxBatchDims];
@@ -67,28 +72,40 @@ struct BatchOf {
   Batch head;
   DeviceTensor tensors[kMaxTensors];
 };
-/// The parameter of the statistics kernel. The list of more tensors is in its arena.
+/// The parameter of the statistics kernel. The list of more tensors is at Batch::list.
 using FewBatch = BatchOf<4096>;
-/// The parameter of the kernel that puts a list into the arena: the largest that there is, from CUDA
-/// 12.1 on.
+/// The parameter of the kernel that puts a list there: the largest that there is, from CUDA 12.1 on.
 using ManyBatch = BatchOf<32764>;
 static_assert(offsetof(FewBatch, tensors) == sizeof(Batch));
 static_assert(ManyBatch::kMaxTensors >= 1000);
 
-/// Scratch memory of a stream: successive launches use it.
-struct Arena {
-  Partial partials[kMaxBatchTiles];  ///< by block; a group's result replaces that of its first tile
-  /// How many have arrived; zero between launches. Of a group: at its first block.
-  uint32_t group_tickets[kMaxBatchTiles];
-  uint32_t tensor_tickets[ManyBatch::kMaxTensors];
-  ManyBatch list;  ///< of more tensors than fit into the statistics kernel's parameter
+/// A log consists of places of this size. A tensor takes one for its samples, then one a tile.
+using LogPlace = Partial;
+struct SampleRecord {
+  uint64_t samples[kWholeCount];  ///< raw bits, zero-extended
+};
+static_assert(sizeof(SampleRecord) <= sizeof(LogPlace));
+CONVTRACE_HD constexpr uint32_t log_places(uint32_t tiles) { return 1 + tiles; }
+
+/// A tensor in a log, of which the fold kernel makes a result.
+struct FoldJob {
+  uint64_t bytes;     ///< of the layout
+  uint64_t sequence;  ///< value that marks its slot as complete
+  uint32_t slot;      ///< bytes from Fold::slots to its ResultSlot
+  uint32_t place;     ///< its first in the log
+  uint32_t samples;   ///< 0: nothing but the hash is wanted
+  uint32_t unused;
 };
 
-/// @return where the tensors of a launch are. @param batch  its parameter.
-CONVTRACE_HD const Batch& list_of(const Batch& batch) {
-  if (batch.tensor_count <= FewBatch::kMaxTensors) return batch;
-  return reinterpret_cast<const Arena*>(static_cast<uintptr_t>(batch.arena))->list.head;
-}
+/// The parameter of the fold kernel. Block b takes job b.
+struct Fold {
+  static constexpr uint32_t kMaxJobs = 127;
+  uint64_t log;    ///< address of place 0
+  uint64_t slots;  ///< address that slots are counted from
+  uint64_t count;
+  FoldJob jobs[kMaxJobs];
+};
+static_assert(sizeof(Fold) <= 4096);
 
 /// The parameter of the kernel that copies a tensor in logical order.
 struct CopyJob {

@@ -33,17 +33,21 @@ bool translate_data(DeviceTensor& tensor, const DeviceDim* dims, const Translate
   return done;
 }
 
-/// Slots lie in one piece of memory, so that what is translated of it keeps their distances.
+/// Slots lie in one piece of memory, and a log's places, so that what is translated of it keeps their
+/// distances.
 bool translate_batch(ManyBatch& batch, const Translate& translate) {
   const uint64_t slots = batch.head.slots;
+  uint32_t places = 0;
   bool done = translate_to_host(batch.head.slots, sizeof(ResultSlot), translate);
   for (DeviceTensor& tensor : std::span(batch.tensors, batch.head.tensor_count)) {
+    const uint64_t bytes = tensor.count * bytes_of(tensor.dtype);
     const uint64_t leading = uint64_t{tensor.leading} * bytes_of(tensor.dtype);
     uint64_t slot = slots + tensor.slot;
+    places += log_places(make_tiling(bytes).tiles);
     done = done && translate_to_host(slot, sizeof(ResultSlot) + leading, translate) &&
            translate_data(tensor, batch.head.dims + tensor.first_dim, translate);
   }
-  return done;
+  return done && translate_to_host(batch.head.log, places * sizeof(LogPlace), translate);
 }
 
 template <DType D, typename Sums>
@@ -51,7 +55,8 @@ ThreadTotals gather_with(const TensorSource<D>& source, TileExtent tile, Shift<D
   NoSketch none;
   ThreadTotals totals[kThreads];
   for (uint32_t t = 0; t < kThreads; ++t)
-    totals[t] = thread_totals<D, Sums>(source, tile, shift, t, none);
+    totals[t] =
+        thread_totals<D, Sums>(source, tile, shift, t, first_chunk<D>(source, tile, t), none);
   combine_threads(totals,
                   [](const ThreadTotals& a, const ThreadTotals& b) { return combine(a, b); });
   return totals[0];
@@ -81,17 +86,18 @@ void sketch_tile(const TensorSource<D>& source, TileExtent tile, double* buckets
 
 template <DType D>
 Partial hash_of(const BlockInput& in) {
+  const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
+  const TensorSource<D> source(in);
   Partial partial;
   for (uint32_t t = 0; t < kThreads; ++t) {
-    const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
-    const uint64_t hash = thread_hash<D>(TensorSource<D>(in), tile, t);
+    const uint64_t hash = thread_hash<D>(source, tile, t, first_chunk<D>(source, tile, t));
     partial.hash = residue_sum(partial.hash, hash);
   }
   return partial;
 }
 
 template <DType D>
-Partial tile_of(const BlockInput& in, Variant variant) {
+Partial tile_of(const BlockInput& in, Variant variant, SampleRecord& record) {
   const TensorSource<D> source(in);
   const TileExtent tile = tile_extent<D>(in.tiling, in.tile);
   const auto shift =
@@ -100,10 +106,11 @@ Partial tile_of(const BlockInput& in, Variant variant) {
   close_tile(gather_values<D>(source, tile, shift, variant), shift.parts(), tile.count, D, partial);
   sketch_tile<D>(source, tile, partial.sketch);
   if constexpr (kUnpacked<D>) partial.hash = hash_of<DType::kU8>(in).hash;
+  for (uint32_t i = 0; i < kWholeCount; ++i) keep_sample(in, tile, record, i);
   return partial;
 }
 
-Partial tile_partial(const BlockInput& in, Variant variant) {
+Partial tile_partial(const BlockInput& in, Variant variant, SampleRecord& record) {
   const auto dtype = static_cast<DType>(in.tensor.dtype);
   if (in.tensor.hash_only != 0) {
     switch (bits_dtype(dtype)) {
@@ -119,7 +126,7 @@ Partial tile_partial(const BlockInput& in, Variant variant) {
   switch (dtype) {
 #define CONVTRACE_X(D) \
   case DType::D:       \
-    return tile_of<DType::D>(in, variant);
+    return tile_of<DType::D>(in, variant, record);
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
     default:
@@ -127,37 +134,35 @@ Partial tile_partial(const BlockInput& in, Variant variant) {
   }
 }
 
-/// @param parts  `count` of them, `step` apart. @return all of them; the first one's place has it, too.
-Partial& merge_in_place(Partial* parts, uint32_t count, uint32_t step) {
-  Partial merged[kThreads];
-  for (uint32_t i = 0; i < count; ++i) merged[i] = parts[i * step];
-  return parts[0] = merge_parts(merged, count);
-}
-
-/// @return whether it is the last of `count`: then the ticket is zero again.
-bool arrives_last(uint32_t& ticket, uint32_t count) {
-  if (++ticket != count) return false;
-  ticket = 0;
-  return true;
-}
-
-void run_block(const Batch& batch, uint32_t block) {
+void run_tile(const Batch& batch, uint32_t block) {
   const BlockInput in = find_block(batch, block);
-  const Tiling& tiling = in.tiling;
-  auto& arena = *pointer_to<Arena>(batch.arena);
-  arena.partials[block] = tile_partial(in, static_cast<Variant>(batch.variant));
-  const uint32_t group = in.tile / tiling.tiles_per_group;
-  const uint32_t first_of_group = in.tensor.first_tile + group * tiling.tiles_per_group;
-  if (!arrives_last(arena.group_tickets[first_of_group], tiling.group_size(group))) return;
-  const bool values = in.tensor.hash_only == 0;
-  if (values) (void)merge_in_place(arena.partials + first_of_group, tiling.group_size(group), 1);
-  const auto tensor = static_cast<uint32_t>(&in.tensor - batch.tensors());
-  if (!arrives_last(arena.tensor_tickets[tensor], tiling.groups)) return;
-  Partial* const tiles = arena.partials + in.tensor.first_tile;
-  auto& slot = *pointer_to<ResultSlot>(batch.slots + in.tensor.slot);
-  if (values) slot.total = merge_in_place(tiles, tiling.groups, tiling.tiles_per_group);
-  for (uint32_t t = 0; t < kThreads; ++t) write_ranges_and_samples(in, tiles, slot, t);
-  std::atomic_ref(slot.sequence).store(batch.sequence, std::memory_order_release);
+  auto* const log = pointer_to<LogPlace>(batch.log) + in.place;
+  log[log_places(in.tile)] =
+      tile_partial(in, static_cast<Variant>(batch.variant), *reinterpret_cast<SampleRecord*>(log));
+  for (uint32_t t = 0; in.tile == 0 && t < kThreads; ++t)
+    write_leading(in, batch.slots + in.tensor.slot, t);
+}
+
+/// @return all of `count` consecutive parts.
+Partial merged(const Partial* parts, uint32_t count) {
+  Partial copy[kThreads];
+  std::copy_n(parts, count, copy);
+  return merge_parts(copy, count);
+}
+
+/// @param log  of the tensor. @param slot  its own.
+void fold_tensor(const FoldJob& job, const LogPlace* log, ResultSlot& slot) {
+  const Tiling tiling = make_tiling(job.bytes);
+  const Partial* const tiles = log + log_places(0);
+  write_range_hashes(tiling, tiles, slot, 0, 1);
+  if (job.samples != 0) {
+    Partial groups[kThreads];
+    for (uint32_t i = 0; i < tiling.groups; ++i)
+      groups[i] = merged(tiles + i * tiling.tiles_per_group, tiling.group_size(i));
+    slot.total = merged(groups, tiling.groups);
+    std::copy_n(reinterpret_cast<const SampleRecord*>(log)->samples, job.samples, slot.samples);
+  }
+  std::atomic_ref(slot.sequence).store(job.sequence, std::memory_order_release);
 }
 
 }  // namespace
@@ -165,26 +170,43 @@ void run_block(const Batch& batch, uint32_t block) {
 bool replay_stats_kernel(const FewBatch& batch, const Translate& translate,
                          std::span<const uint32_t> blocks) {
   if (batch.head.tensor_count == 0) return true;
-  uint64_t arena = batch.head.arena;
-  if (!translate_to_host(arena, sizeof(Arena), translate)) return false;
   ManyBatch host;
   host.head = batch.head;
-  host.head.arena = arena;
-  const DeviceTensor* const tensors = batch.head.tensor_count <= FewBatch::kMaxTensors
-                                          ? batch.tensors
-                                          : pointer_to<Arena>(arena)->list.tensors;
+  const DeviceTensor* tensors = batch.tensors;
+  if (batch.head.tensor_count > FewBatch::kMaxTensors) {
+    uint64_t list = batch.head.list;
+    if (!translate_to_host(list, sizeof(ManyBatch), translate)) return false;
+    tensors = pointer_to<ManyBatch>(list)->tensors;
+  }
   std::copy_n(tensors, batch.head.tensor_count, host.tensors);
   if (!translate_batch(host, translate)) return false;
   const DefaultFloatingPoint scope;
-  for (const uint32_t block : blocks) run_block(host.head, block);
+  for (const uint32_t block : blocks) run_tile(host.head, block);
+  return true;
+}
+
+bool replay_fold_kernel(const Fold& fold, const Translate& translate,
+                        std::span<const uint32_t> blocks) {
+  const DefaultFloatingPoint scope;
+  for (const uint32_t block : blocks) {
+    if (block >= fold.count) continue;
+    const FoldJob& job = fold.jobs[block];
+    const uint64_t places = log_places(make_tiling(job.bytes).tiles);
+    uint64_t log = fold.log + job.place * sizeof(LogPlace), slot = fold.slots + job.slot;
+    if (!translate_to_host(log, places * sizeof(LogPlace), translate) ||
+        !translate_to_host(slot, sizeof(ResultSlot), translate)) {
+      return false;
+    }
+    fold_tensor(job, pointer_to<LogPlace>(log), *pointer_to<ResultSlot>(slot));
+  }
   return true;
 }
 
 bool replay_list_kernel(const ManyBatch& batch, const Translate& translate) {
   if (batch.head.tensor_count == 0) return true;
-  uint64_t arena = batch.head.arena;
-  if (!translate_to_host(arena, sizeof(Arena), translate)) return false;
-  pointer_to<Arena>(arena)->list = batch;
+  uint64_t list = batch.head.list;
+  if (!translate_to_host(list, sizeof(ManyBatch), translate)) return false;
+  *pointer_to<ManyBatch>(list) = batch;
   return true;
 }
 

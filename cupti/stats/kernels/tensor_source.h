@@ -22,7 +22,8 @@ struct TensorInput {
 /// One block of the grid: which tile of which tensor.
 struct BlockInput : TensorInput {
   Tiling tiling;
-  uint32_t tile;  ///< of the tensor
+  uint32_t tile;   ///< of the tensor
+  uint32_t place;  ///< the tensor's first, counted from Batch::log
 };
 
 CONVTRACE_HD constexpr uint32_t bytes_of(uint8_t dtype) {
@@ -120,17 +121,6 @@ class TensorSource {
     const bool vector = vector_ && valid == kPerGroup<D>;
     return vector ? load_aligned(address_of(first)) : gather(first, valid);
   }
-
-#if defined(__CUDA_ARCH__)
-  /// Asks for a thread's first chunk, which travels to the L2 cache while the tile's shift is looked for.
-  __device__ __forceinline__ void prefetch_chunk(TileExtent tile, uint32_t thread) const {
-    for (uint32_t i = 0; i < kChunkGroups; ++i) {
-      const uint64_t at = uint64_t{i} * kPerRow<D> + thread * kPerGroup<D>;
-      if (vector_ && at < tile.count)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(data_ + (tile.first + at) * sizeof(Bits)));
-    }
-  }
-#endif
 
   CONVTRACE_HD Chunk load_chunk(uint64_t first) const {
     Chunk chunk;

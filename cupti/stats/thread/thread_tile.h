@@ -8,6 +8,21 @@
 
 namespace convtrace::stats {
 
+/// Rows that all threads have whole are taken in chunks.
+template <DType D>
+CONVTRACE_HD uint32_t rows_in_chunks(TileExtent tile) {
+  return static_cast<uint32_t>(tile.count / kPerRow<D> / kChunkGroups * kChunkGroups);
+}
+
+/// @return the first chunk of a thread, which needs nothing else of the tile to be known; zeros if the
+/// tile has none. @param source  as for_each_chunk() takes it.
+template <DType D, typename Source>
+CONVTRACE_HD Chunk first_chunk(const Source& source, TileExtent tile, uint32_t thread) {
+  Chunk first = {};
+  if (rows_in_chunks<D>(tile) > 0) first = source.load_chunk(tile.first + thread * kPerGroup<D>);
+  return first;
+}
+
 /// Calls `use_chunk(chunk, row)` for chunks of rows that all threads have whole, and
 /// `use_rest(chunk, row, rows, left)` for the rows behind them, if there are any: rows of the tile
 /// ascending, as often in every thread, since a warp computes the hash together. While a chunk is
@@ -16,17 +31,14 @@ namespace convtrace::stats {
 /// @tparam Turns  of the loop, one behind the other in a device's code: with two, no register is copied
 /// from the next chunk to this one.
 /// @param source has `Chunk load_chunk(uint64_t first_element)` and
-/// `Group load(uint64_t first_element, uint32_t valid)`.
+/// `Group load(uint64_t first_element, uint32_t valid)`. @param next  first_chunk().
 template <DType D, uint32_t Turns, typename Source, typename UseChunk, typename UseRest>
-CONVTRACE_HD void for_each_chunk(const Source& source, TileExtent tile, uint32_t thread,
+CONVTRACE_HD void for_each_chunk(const Source& source, TileExtent tile, uint32_t thread, Chunk next,
                                  UseChunk use_chunk, UseRest use_rest) {
   const uint32_t begin = thread * kPerGroup<D>;
   const auto rows = static_cast<uint32_t>(ceil_div(tile.count, kPerRow<D>));
-  const auto in_chunks =
-      static_cast<uint32_t>(tile.count / kPerRow<D> / kChunkGroups * kChunkGroups);
+  const uint32_t in_chunks = rows_in_chunks<D>(tile);
   const auto first_of = [&](uint32_t row) { return uint64_t{row} * kPerRow<D> + begin; };
-  Chunk next = {};
-  if (in_chunks > 0) next = source.load_chunk(tile.first + begin);
 #if defined(__CUDA_ARCH__)
 #pragma unroll Turns
 #endif
@@ -50,14 +62,14 @@ CONVTRACE_HD void for_each_chunk(const Source& source, TileExtent tile, uint32_t
   use_rest(rest, in_chunks, rows - in_chunks, left_of(in_chunks));
 }
 
-/// @param thread 0..63. @param sketch  ThreadSketch or NoSketch. @return the thread's totals; rows and
-/// elements in ascending order.
+/// @param thread 0..63. @param first  first_chunk(). @param sketch  ThreadSketch or NoSketch. @return the
+/// thread's totals; rows and elements in ascending order.
 template <DType D, typename Sums, typename Source, typename Sketch>
 CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, Shift<D> shift,
-                                        uint32_t thread, Sketch& sketch) {
+                                        uint32_t thread, const Chunk& first, Sketch& sketch) {
   ThreadAccumulator<D, Sums, Sketch> accumulator(shift, thread, sketch);
   for_each_chunk<D, 1>(
-      source, tile, thread,
+      source, tile, thread, first,
       [&](const Chunk& chunk, uint32_t row) { accumulator.add_chunk(chunk, row); },
       [&](const Chunk& chunk, uint32_t row, uint32_t rows, uint32_t left) {
         accumulator.add_rest(chunk, row, rows, left);
@@ -65,12 +77,14 @@ CONVTRACE_HD ThreadTotals thread_totals(const Source& source, TileExtent tile, S
   return accumulator.totals();
 }
 
-/// The hash alone: no value is decoded, so any type of the same size will do.
+/// The hash alone: no value is decoded, so any type of the same size will do. @param first
+/// first_chunk().
 template <DType D, typename Source>
-CONVTRACE_HD uint64_t thread_hash(const Source& source, TileExtent tile, uint32_t thread) {
+CONVTRACE_HD uint64_t thread_hash(const Source& source, TileExtent tile, uint32_t thread,
+                                  const Chunk& first) {
   ThreadHash hash(thread);
   for_each_chunk<D, 2>(
-      source, tile, thread, [&](const Chunk& chunk, uint32_t row) { hash.add(chunk, row); },
+      source, tile, thread, first, [&](const Chunk& chunk, uint32_t row) { hash.add(chunk, row); },
       [&](const Chunk& chunk, uint32_t row, uint32_t rows, uint32_t) {
         hash.add(chunk, row, rows);
       });

@@ -35,8 +35,12 @@ bool has_place(const auto& fixed) {
 /// Processes the messages of one submit, on one thread.
 class ObserverPort::Batch {
  public:
-  Batch(const Deps& around, KnownValues& known) : deps_(around), known_(known) {}
-  ~Batch() { launch_device_requests(); }
+  Batch(const Deps& around, KnownValues& known, OpenCalls& open)
+      : deps_(around), known_(known), open_(open) {}
+  ~Batch() {
+    launch_device_requests();
+    if (may_wait_ && !open_.any()) deps_.host.fold_waiting();
+  }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -76,6 +80,8 @@ class ObserverPort::Batch {
 
   const Deps& deps_;
   KnownValues& known_;
+  OpenCalls& open_;
+  bool may_wait_ = false;  ///< results: a call has ended, or another thread's last one, just now
   bool watches_ = false;
   OfCollective of_;
   std::vector<cupti::DeviceRequest> device_;
@@ -92,7 +98,7 @@ uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
   bool sound = true;
   bool watches = false;
   {
-    Batch work(deps_, known_);
+    Batch work(deps_, known_, open_);
     while (sound) {
       const std::optional<Message> message = reader.next();
       if (!message) break;
@@ -280,7 +286,10 @@ void ObserverPort::Batch::queue_for_device(const TensorRequest& request) {
 void ObserverPort::Batch::launch_device_requests() noexcept {
   if (device_.empty()) return;
   for (cupti::DeviceRequest& request : device_) request.event.shape = stats::shape_of(request.view);
-  const format::SampleOutcome outcome = deps_.host.submit_to_device(device_, device_stream_);
+  const auto results = open_.any() ? cupti::Results::kLater : cupti::Results::kSoon;
+  may_wait_ |= results == cupti::Results::kLater;
+  const format::SampleOutcome outcome =
+      deps_.host.submit_to_device(device_, device_stream_, results);
   if (outcome != format::SampleOutcome::kSampled) lose(loss_of(outcome), device_.size());
   device_.clear();
 }
@@ -294,6 +303,12 @@ bool ObserverPort::Batch::scope(const Message& message) {
   event.place = {format::StringId{fixed->scope}, fixed->call,
                  static_cast<format::Phase>(fixed->phase)};
   event.enter = fixed->enter != 0;
+  if (event.enter) {
+    open_.begin();
+  } else {
+    open_.end();
+    may_wait_ = true;
+  }
   deps_.sink.emit(event);
   return true;
 }
@@ -301,6 +316,8 @@ bool ObserverPort::Batch::scope(const Message& message) {
 bool ObserverPort::Batch::step(const Message& message) {
   const auto fixed = message.as<convtrace_step>();
   if (!fixed) return false;
+  open_.end_all();
+  may_wait_ = true;
   deps_.steps.open(fixed->index, now_ns(), deps_.host.spent_so_far());
   deps_.ops.begin_step(fixed->index);
   format::Step event;

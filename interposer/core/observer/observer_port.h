@@ -6,6 +6,7 @@
 /// Threads:  any, concurrently.
 /// Errors:   a malformed batch is dropped from the bad message on, and counted (state.h).
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -35,7 +36,10 @@ class ObserverHost {
   virtual ~ObserverHost() = default;
   /// See cupti::Interceptor::submit.
   virtual format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                                 uint64_t stream) noexcept = 0;
+                                                 uint64_t stream,
+                                                 cupti::Results results) noexcept = 0;
+  /// See cupti::Interceptor::fold_waiting.
+  virtual void fold_waiting() noexcept = 0;
   /// See cupti::Interceptor::is_settled.
   [[nodiscard]] virtual bool is_settled(const format::TensorStats& event,
                                         uint64_t stream) noexcept = 0;
@@ -53,6 +57,24 @@ class ObserverHost {
   virtual void on_spent(uint64_t ns) noexcept = 0;
   /// @return what calls of convtrace have taken in this process.
   [[nodiscard]] virtual uint64_t spent_so_far() const noexcept = 0;
+};
+
+/// How many recorded calls are under way, backward passes among them: as long as there is one, another
+/// batch follows, at the latest when it ends. A call whose end is not recorded counts until the step
+/// ends.
+class OpenCalls {
+ public:
+  void begin() noexcept { count_.fetch_add(1); }
+  void end() noexcept {
+    uint32_t now = count_.load();
+    while (now > 0 && !count_.compare_exchange_weak(now, now - 1)) {
+    }
+  }
+  void end_all() noexcept { count_.store(0); }
+  [[nodiscard]] bool any() const noexcept { return count_.load() > 0; }
+
+ private:
+  std::atomic<uint32_t> count_{0};
 };
 
 class ObserverPort {
@@ -86,6 +108,7 @@ class ObserverPort {
 
   Deps deps_;
   KnownValues known_;
+  OpenCalls open_;
 };
 
 }  // namespace convtrace::engine

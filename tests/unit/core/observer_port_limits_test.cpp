@@ -55,6 +55,37 @@ TEST_CASE("observer_port: device tensors go out in one batch per stream, refusal
   CHECK(f.sink.lost(format::LossReason::kStreamUnsafe) == 3);
 }
 
+TEST_CASE("observer_port: results may come later while a recorded call is under way",
+          "[engine][observer]") {
+  PortScene f;
+  const TensorSpec one{
+      .device = kCuda0, .data = reinterpret_cast<const void*>(0x1000), .shape = {2, 3}};
+  const auto tensor = [&](MessageBatch& batch) { batch.tensor(one); };
+  const auto submit = [&](auto&&... parts) {
+    MessageBatch batch;
+    (parts(batch), ...);
+    f.host.folds = 0;
+    f.submit(batch);
+  };
+  const auto enter = [](MessageBatch& batch) { batch.scope(1, 0); };
+  const auto leave = [](MessageBatch& batch) { batch.scope(1, 0, false); };
+  submit(tensor);
+  CHECK_FALSE(f.host.later);
+  submit(enter, tensor);
+  submit(enter, tensor, leave);  // in the first one
+  CHECK(f.host.later);
+  CHECK(f.host.folds == 0);
+  submit(leave);
+  CHECK(f.host.folds == 1);
+  submit(leave);  // whose beginning was not recorded
+  submit(enter, tensor);
+  CHECK(f.host.later);
+  submit([](MessageBatch& batch) { batch.step(7); });  // whose end is not
+  CHECK(f.host.folds == 1);
+  submit(tensor);
+  CHECK_FALSE(f.host.later);
+}
+
 TEST_CASE("observer_port: a device is never sent beyond a tensor's storage", "[engine][observer]") {
   PortScene f;
   const auto* const data = reinterpret_cast<const void*>(0x1000);

@@ -21,9 +21,10 @@ class NoListener final : public MemoryListener {
 
 class FakeHost final : public ObserverHost {
  public:
-  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch,
-                                         uint64_t stream) noexcept override {
+  format::SampleOutcome submit_to_device(std::span<cupti::DeviceRequest> batch, uint64_t stream,
+                                         cupti::Results results) noexcept override {
     batches.push_back({stream, batch.size()});
+    later = results == cupti::Results::kLater;
     for (const cupti::DeviceRequest& request : batch) {
       shapes.emplace_back(request.event.shape.begin(), request.event.shape.end());
       captures.push_back(request.event.capture);
@@ -34,6 +35,7 @@ class FakeHost final : public ObserverHost {
   void describe_kernel(uint64_t function, cupti::KernelSignature signature) noexcept override {
     kernels.emplace_back(function, std::move(signature));
   }
+  void fold_waiting() noexcept override { ++folds; }
   void on_custom_op() noexcept override { ++ops; }
   void on_fact(std::string_view name, std::string_view value) override {
     facts.emplace_back(name, value);
@@ -61,6 +63,8 @@ class FakeHost final : public ObserverHost {
   std::vector<format::Capture> captures;
   std::vector<std::pair<std::string, std::string>> facts;
   std::vector<std::pair<uint64_t, cupti::KernelSignature>> kernels;
+  bool later = false;  ///< the results of the last batch may come later
+  int folds = 0;
   int ops = 0;
   uint64_t spent_ns = 0;
 };

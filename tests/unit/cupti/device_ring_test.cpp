@@ -33,7 +33,7 @@ TEST_CASE("device_stats: a stream that stalls does not hold up the results of ot
 }
 
 TEST_CASE("device_stats: half of what a GPU takes in advance is the program's") {
-  constexpr int kMost = 512;
+  constexpr int kMost = 512 / 2;  // a value alone takes two launches
   DeviceScene scene;
   scene.prepare();
   const Twin tensor(64);
@@ -55,6 +55,91 @@ TEST_CASE("device_stats: the first launches of our kernels are not the program's
   REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
   CHECK(fakecuda::fakecuda_first_launches() == before);
   CHECK(scene.results().size() == 1);
+}
+
+/// @return of a batch whose results may come later.
+SampleOutcome submit_later(DeviceScene& scene, const DeviceRequest& request,
+                           CUstream stream = nullptr) {
+  return scene.stats.submit(scene.context, {&request, 1}, stream, 0, Results::kLater);
+}
+
+TEST_CASE("device_stats: results of the default stream wait for fifteen more, a batch or a call") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin tensor(100'000);
+  const stats::StatsResult want = tensor.on_cpu(tensor.request());
+  for (int i = 0; i < 15; ++i)
+    REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
+  CHECK(scene.collect() == 15);
+  CHECK(scene.stats.waiting() == std::vector<CUcontext>{scene.context});
+  REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
+  CHECK(scene.collect() == 0);
+  CHECK(scene.stats.waiting().empty());
+  for (int i = 0; i < 3; ++i)
+    REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
+  REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
+  CHECK(scene.collect() == 0);
+  REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
+  CHECK(scene.collect() == 1);
+  scene.stats.fold_waiting(scene.context);
+  const auto results = scene.results();
+  REQUIRE(results.size() == 16 + 4 + 1);
+  for (const TensorStats& result : results) CHECK(test::same_bits(result.stats, want.stats));
+  scene.stats.fold_waiting(scene.context);  // nothing waits
+  CHECK(scene.collect() == 0);
+}
+
+TEST_CASE("device_stats: results of other streams, which may be destroyed, do not wait") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin tensor(64);
+  CUstream stream = nullptr;
+  REQUIRE(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+  REQUIRE(submit_later(scene, tensor.request(), stream) == SampleOutcome::kSampled);
+  CHECK(scene.results().size() == 1);
+}
+
+TEST_CASE("device_stats: a batch that is larger than its stream's log is folded in parts") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin large(size_t{16} << 20, 1), small(1000, 2);
+  CUstream stream = nullptr;
+  REQUIRE(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+  const DeviceRequest of_large = large.request(DType::kU8, Capture::kHash);
+  const std::vector<DeviceRequest> batch = {small.request(), of_large, of_large, of_large,
+                                            small.request()};
+  REQUIRE(scene.submit(batch, stream) == SampleOutcome::kSampled);
+  const auto results = scene.results();
+  REQUIRE(results.size() == batch.size());
+  const uint64_t want = large.on_cpu(of_large).stats.hash;
+  for (size_t i = 1; i < 4; ++i) CHECK(results[i].stats.hash == want);
+  for (const size_t i : {0u, 4u})
+    CHECK(test::same_bits(results[i].stats, small.on_cpu(batch[i]).stats));
+}
+
+TEST_CASE("device_stats: values that wait when a launch of ours fails are lost and counted") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin tensor(64);
+  CUstream stream = nullptr;
+  REQUIRE(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i)
+    REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
+  scene.driver.launch_kernel = [](auto...) { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
+  SECTION("of the fold") {
+    scene.stats.fold_waiting(scene.context);
+    CHECK(scene.submit({tensor.request()}) == SampleOutcome::kGpuWorkOff);
+  }
+  SECTION("of a batch behind them") {
+    CHECK(submit_later(scene, tensor.request()) == SampleOutcome::kGpuWorkOff);
+  }
+  SECTION("of another stream") {
+    CHECK(scene.submit({tensor.request()}, stream) == SampleOutcome::kGpuWorkOff);
+  }
+  CHECK(scene.collect() == 0);
+  CHECK(scene.results().empty());
+  CHECK(scene.lost(format::LossReason::kGpuWorkOff) == 3);
+  CHECK(scene.stats.waiting().empty());
 }
 
 /// A ring without a device behind it.

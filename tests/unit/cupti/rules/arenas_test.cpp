@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "tests/fakecuda/crowd.h"
 #include "tests/support/same_stats.h"
@@ -53,6 +54,57 @@ TEST_CASE("rules: a stream's launches have an arena to themselves", "[arena]") {
             SampleOutcome::kSampled);
   const auto results = finish(scene);
   CHECK(results.size() == kRounds * kTensors);
+  tensors.check(results);
+}
+
+TEST_CASE("rules: tiles stay in the log until they are folded, with others", "[log]") {
+  ToldScene scene;
+  scene.prepare();
+  const Tensors tensors;
+  constexpr size_t kRounds = 30;
+  for (size_t i = 0; i < kRounds; ++i) {
+    REQUIRE(scene.stats.submit(scene.context, {&tensors.requests[i % kTensors], 1}, nullptr, 0,
+                               Results::kLater) == SampleOutcome::kSampled);
+    if (i % 7 == 6) scene.stats.fold_waiting(scene.context);
+  }
+  scene.stats.fold_waiting(scene.context);
+  const auto results = finish(scene);
+  CHECK(results.size() == kRounds);
+  tensors.check(results);
+}
+
+/// Submits once more while the first launch of an earlier batch of the same stream is under way.
+struct Interrupter {
+  explicit Interrupter(ToldScene& scene_in, const DeviceRequest& request_in)
+      : scene(scene_in), request(request_in), real(scene.driver.launch_kernel) {
+    one = this;
+    scene.driver.launch_kernel = [](auto... params) {
+      Interrupter& self = *one;
+      if (!std::exchange(self.done, true))
+        CHECK(self.scene.submit({self.request}) == SampleOutcome::kSampled);
+      return self.real(params...);
+    };
+  }
+  ~Interrupter() { scene.driver.launch_kernel = real; }
+  Interrupter(const Interrupter&) = delete;
+  Interrupter& operator=(const Interrupter&) = delete;
+  static inline Interrupter* one = nullptr;
+  ToldScene& scene;
+  const DeviceRequest& request;
+  decltype(DriverApi::launch_kernel) real;
+  bool done = false;
+};
+
+TEST_CASE("rules: a batch that is not launched yet is folded by nobody", "[pending]") {
+  ToldScene scene;
+  scene.prepare();
+  const Tensors tensors;
+  {
+    const Interrupter interrupter(scene, tensors.requests[1]);
+    REQUIRE(scene.submit({tensors.requests[0]}) == SampleOutcome::kSampled);
+  }
+  const auto results = finish(scene);
+  CHECK(results.size() == 2);
   tensors.check(results);
 }
 

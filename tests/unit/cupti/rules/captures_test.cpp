@@ -48,6 +48,49 @@ TEST_CASE("rules: the legacy stream is left alone during a capture", "[legacy]")
   capture_beside(scene, streams[0], nullptr);
 }
 
+/// Submits a value whose result waits.
+void submit_later(Scene& scene) {
+  DeviceRequest request;
+  request.event.device = {format::Device::Type::kCuda, 0};
+  request.view =
+      stats::dense_view(reinterpret_cast<const void*>(scene.memory), format::DType::kF32, 16);
+  REQUIRE(scene.interceptor->submit({&request, 1}, 0, Patience::kPreparation, Results::kLater) ==
+          SampleOutcome::kSampled);
+}
+
+/// @return how many results there are.
+size_t results(Scene& scene) {
+  REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+  scene.interceptor->collect();
+  return scene.sink.all<TensorStats>().size();
+}
+
+TEST_CASE("rules: results that wait go on waiting during a capture", "[wait]") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  const size_t before = results(scene);
+  submit_later(scene);
+  const Streams streams(1);
+  CUgraph graph = nullptr;
+  REQUIRE(cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  scene.interceptor->fold_waiting();
+  REQUIRE(cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS);
+  CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
+  CHECK(results(scene) == before);
+  scene.interceptor->fold_waiting();
+  CHECK(results(scene) == before + 1);
+}
+
+TEST_CASE("rules: results that wait come when tracing ends", "[wait]") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  const size_t before = results(scene);
+  submit_later(scene);
+  CHECK(results(scene) == before);
+  scene.interceptor->stop(1'000'000'000);
+  CHECK(scene.sink.all<TensorStats>().size() == before + 1);
+}
+
 TEST_CASE("rules: a context is prepared during a capture that any thread can break", "[helper]") {
   ToldScene scene;
   const Streams streams(1);

@@ -172,7 +172,6 @@ TEST_CASE("kernel: neither the batch nor the order of blocks changes a bit", "[s
   for (int round = 0; round < 3; ++round) {
     std::shuffle(order.begin(), order.end(), random);
     launch.run(order);
-    REQUIRE(launch.tickets_are_zero());
     for (size_t i = 0; i < inputs.size(); ++i) {
       INFO(i);
       require_same(launch.result(i), compute(inputs[i].view, inputs[i].capture));
@@ -180,25 +179,34 @@ TEST_CASE("kernel: neither the batch nor the order of blocks changes a bit", "[s
   }
 }
 
-TEST_CASE("kernel: a batch takes what fits and refuses the next tensor", "[stats][kernel]") {
+TEST_CASE("kernel: a batch and a log take what fits and refuse the next tensor",
+          "[stats][kernel]") {
   const float value = 1;
   Layout small;
   REQUIRE(flatten(dense_view(&value, DType::kF32, 1), small).ok());
+  const auto log = std::make_unique<Log>();
+  log->places = 2 * log_places(kMaxTiles);
   const auto few_memory = std::make_unique<FewBatch>();
-  BatchBuilder few(*few_memory);
-  for (uint32_t i = 0; i < FewBatch::kMaxTensors; ++i) REQUIRE(few.add(small, Capture::kStats, 0));
-  REQUIRE_FALSE(few.add(small, Capture::kStats, 0));
+  BatchBuilder few(*few_memory, *log);
+  for (uint32_t i = 0; i < FewBatch::kMaxTensors; ++i)
+    REQUIRE(few.add(small, Capture::kStats, 0, 1));
+  REQUIRE_FALSE(few.add(small, Capture::kStats, 0, 1));
+  few.clear();  // the next launch goes on behind
+  CHECK(few_memory->head.log == FewBatch::kMaxTensors * log_places(1) * sizeof(LogPlace));
+  log->clear();
   const auto many_memory = std::make_unique<ManyBatch>();
-  BatchBuilder many(*many_memory);
-  for (uint32_t i = 0; i < 1000; ++i) REQUIRE(many.add(small, Capture::kStats, 0));
+  BatchBuilder many(*many_memory, *log);
+  for (uint32_t i = 0; i < 1000; ++i) REQUIRE(many.add(small, Capture::kStats, 0, 1));
 
   Layout large = small;
   large.count = uint64_t{1} << 30;
-  BatchBuilder tiles(*many_memory);
-  REQUIRE(tiles.add(large, Capture::kStats, 0));
-  REQUIRE(tiles.add(large, Capture::kStats, 0));
-  REQUIRE_FALSE(tiles.add(small, Capture::kStats, 0));
-  REQUIRE(tiles.blocks() == kMaxBatchTiles);
+  log->clear();
+  BatchBuilder tiles(*many_memory, *log);
+  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
+  REQUIRE(tiles.add(large, Capture::kStats, 0, 1));
+  REQUIRE_FALSE(tiles.add(small, Capture::kStats, 0, 1));
+  REQUIRE(tiles.blocks() == 2 * kMaxTiles);
+  CHECK(fold_of(*log, 1, 0).count == 1);
 }
 
 TEST_CASE("kernel: the embedded image is a fatbin", "[stats][kernel]") {

@@ -77,7 +77,8 @@ void require_one_pass_equals_lanes(uint64_t count, uint64_t seed, bool ordinary)
       for (uint32_t i = 0; i < kThreads; ++i) {
         threads.emplace_back([&, i] {
           ThreadSketch<D, BlockShuffle> sketch(extent.first, i, {&block, i});
-          (void)thread_totals<D, SumsOf<D, false>>(source, extent, {}, i, sketch);
+          (void)thread_totals<D, SumsOf<D, false>>(source, extent, {}, i,
+                                                   first_chunk<D>(source, extent, i), sketch);
           const SketchPair sums = sketch.close();
           got[sketch.lane()] = sums;
         });
