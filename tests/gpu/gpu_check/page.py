@@ -53,7 +53,7 @@ def sections(results):
     if not newest:
         yield NEVER
     yield from (run_line(one) for one in newest)
-    yield "\n".join(["", "| what | goal | measured | predicted: tickets / log and fold, dedupe |", "|---|---|---|---|", *goal_lines(newest), ""])
+    yield "\n".join(["", "| what | goal | measured | predicted: before / with log and fold, dedupe |", "|---|---|---|---|", *goal_lines(newest), ""])
     yield "\n".join(["| check that failed last | at | why |", "|---|---|---|", *failed_lines(newest), ""])
 
 
