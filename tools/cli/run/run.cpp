@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -118,19 +117,22 @@ bool has_output(const settings::Settings& settings) {
                  " exists: choose another --output (%p in it is the process), or say --overwrite");
     return false;
   }
-  // As the engine does: a folder of which the last level is missing is made.
-  const std::string folder = std::filesystem::path(output).parent_path();
-  const bool made = !folder.empty() && mkdir(folder.c_str(), 0777) == 0;
-  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const int reason = errno;
-  if (fd >= 0) {
-    unlink(output.c_str());
-    close(fd);
-  } else {
-    complain(MessageId::kNotWritten, output, std::strerror(reason));
+  // A folder of which only the last level is missing is made by the engine. The file of the probe has
+  // a name of its own, since other ranks of a job may start with the same output.
+  const auto above = [](const std::filesystem::path& path) {
+    return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  };
+  std::filesystem::path folder = above(output);
+  if (!std::filesystem::exists(folder, error)) folder = above(folder);
+  const std::string probe = folder / (".convtrace-" + std::to_string(getpid()));
+  const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    complain(MessageId::kNotWritten, output, std::strerror(errno));
+    return false;
   }
-  if (made) rmdir(folder.c_str());
-  return fd >= 0;
+  unlink(probe.c_str());
+  close(fd);
+  return true;
 }
 
 }  // namespace
