@@ -1,7 +1,7 @@
 #pragma once
 /// @file mutation.h
 /// Marks the places where a rule of docs/gpu-double.md can be broken on purpose: a test has to notice
-/// each one.
+/// each one (tests/unit/cupti/rules/README.md).
 ///
 /// Place:    only the copy of this library that tests/unit/cupti/rules links is built with
 ///           CONVTRACE_MUTATIONS; in every other build a mark is the constant `false`.

@@ -42,7 +42,8 @@ def read(page):
 
 def pages():
     """The pages of the repository, as paths from its root."""
-    found = ["README.md", "CONTRIBUTING.md", "format/FORMAT.md", "tests/fakecuda/README.md"]
+    found = ["README.md", "CONTRIBUTING.md", "format/FORMAT.md", "tests/fakecuda/README.md",
+             "tests/unit/cupti/rules/README.md"]
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
     return found

@@ -1,5 +1,5 @@
-"""Each mutation of docs/gpu-double.md is noticed by its case with its seed, on a loaded machine maybe not the first
-time; without it the case passes with that seed.
+"""Each mutation of README.md is noticed by its case with its seed, on a loaded machine maybe not the first time;
+without it the case passes with that seed.
 
 usage: mutations.py PROGRAM LIBRARY [--search]
 LIBRARY: what is installed; no mutation is in it.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[4]
-TABLE = SOURCE / "docs" / "gpu-double.md"
+TABLE = pathlib.Path(__file__).resolve().with_name("README.md")
 ROW = re.compile(r"\| \d+ \| `(\w+)` \|[^|]*\| `(\[\w+\])` \| (\d+) \|")
 MOST_SEEDS = 50
 TIMES = 5
@@ -59,7 +59,7 @@ def check_marks(library, rows):
              for name in re.findall(r"\bMUTATION\((\w+)\)", path.read_text())}
     listed = {mutation for mutation, _, _ in rows}
     if marks != listed:
-        yield "marked in cupti/ alone or listed in %s alone: %s" % (TABLE.name, sorted(marks ^ listed))
+        yield "marked in cupti/ alone or listed in %s alone: %s" % (TABLE.relative_to(SOURCE), sorted(marks ^ listed))
     installed = pathlib.Path(library).read_bytes()
     for name in marks:
         if name.encode() + b"\0" in installed:
