@@ -191,6 +191,20 @@ class Rules(OverheadTest):
             line, = done.stderr.splitlines()
             self.assertIn("CT-2206", line)
 
+    def test_where_the_trace_goes_is_not_taken_from_that_file(self):
+        config, trace = self.folder / "rules.toml", self.folder / "base.ctrace"
+        config.write_text('output = "%s"\noverwrite = true\n[[rule]]\nscope = "1"\ncapture = "stats"\n' % trace)
+        done = run(self.folder, "convtrace", "run", "--config", config, "--", sys.executable, PROGRAMS / "long_run.py", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        before = trace.read_bytes()
+        done = run(self.folder, "convtrace", "run", "--like", trace, "--dry-run", "--", "true")
+        self.assertNotIn("base.ctrace\n", done.stdout)
+        self.assertNotIn("CONVTRACE_OVERWRITE=1", done.stdout)
+        done = run(self.folder, "convtrace", "run", "--like", trace, "--output", trace, "--overwrite", "1", "--", "echo", "started")
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("CT-2105", done.stderr)
+        self.assertEqual(trace.read_bytes(), before)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -50,12 +50,12 @@ static_assert(std::is_sorted(std::begin(kNumericsNames), std::end(kNumericsNames
 /// Variables, or with a '_' at the end their beginnings, that differ between two starts of one program:
 /// of the shell, the terminal, the session and the job. Also what is recorded elsewhere, and convtrace's.
 constexpr std::string_view kOfStart[] = {
-    "_",         "COLUMNS",        "CONVTRACE",     "CONVTRACE_",    "DBUS_",   "DISPLAY",
-    "HOSTNAME",  "HISTFILE",       "INVOCATION_ID", "LINES",         "LSB_",    "LD_PRELOAD",
-    "LS_COLORS", "JOURNAL_STREAM", "MASTER_ADDR",   "MASTER_PORT",   "OLDPWD",  "PBS_",
-    "PWD",       "PYTHONPATH",     "SHLVL",         "SLURM_",        "SSH_",    "STY",
-    "TERM",      "TMUX",           "TMUX_",         "TORCHELASTIC_", "VSCODE_", "WINDOWID",
-    "XDG_"};
+    "_",          "COLUMNS",        "CONVTRACE",     "CONVTRACE_",  "DBUS_",       "DISPLAY",
+    "HOSTNAME",   "HISTFILE",       "INVOCATION_ID", "LINES",       "LSB_",        "LD_PRELOAD",
+    "LS_COLORS",  "JOURNAL_STREAM", "MASTER_ADDR",   "MASTER_PORT", "OLDPWD",      "PBS_",
+    "OMPI_",      "PMI_",           "PMIX_",         "HYDRA_",      "KUBERNETES_", "PWD",
+    "PYTHONPATH", "SHLVL",          "SLURM_",        "SSH_",        "STY",         "TERM",
+    "TMUX",       "TMUX_",          "TORCHELASTIC_", "VSCODE_",     "WINDOWID",    "XDG_"};
 
 bool is_of_start(std::string_view name) {
   return std::ranges::any_of(kOfStart, [name](std::string_view one) {
@@ -149,7 +149,7 @@ std::vector<std::pair<std::string, std::string>> numerics_switches(const char* c
 }
 
 std::string hashed_environment(const char* const* environment) {
-  constexpr size_t kMostBytes = 16 * 1024;
+  constexpr size_t kMostBytes = 64 * 1024;
   std::vector<std::string> entries;
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
@@ -164,9 +164,8 @@ std::string hashed_environment(const char* const* environment) {
   }
   std::ranges::sort(entries);
   std::string all;
-  for (const std::string& entry : entries)
-    if (all.size() + entry.size() < kMostBytes) all += (all.empty() ? "" : " ") + entry;
-  return all;
+  for (const std::string& entry : entries) all += (all.empty() ? "" : " ") + entry;
+  return all.size() <= kMostBytes ? all : "";
 }
 
 format::TraceMeta process_meta(const char* const* environment, bool with_environment) {

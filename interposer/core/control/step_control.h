@@ -31,7 +31,7 @@ class StepControl {
  public:
   /// @param overhead  what was asked for, as a fraction; 0: nothing.
   StepControl(settings::Mode mode, settings::StepSet steps, double overhead = 0) {
-    if (overhead > 0 && mode >= settings::Mode::kHash) budget_.emplace(overhead);
+    if (overhead > 0) budget_.emplace(overhead);
     want(mode, std::move(steps));
   }
 
@@ -52,17 +52,18 @@ class StepControl {
     const Lock lock(mutex_);
     values_ = mode >= settings::Mode::kHash;
     if (!steps.is_all()) budget_.reset();
-    steps_ = budget_ ? budget_->steps() : std::move(steps);
+    steps_ = budget_ && values_ ? budget_->steps() : std::move(steps);
     judge();
   }
   [[nodiscard]] uint32_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
   /// @return whether the steps were decided since the last call.
   [[nodiscard]] bool take_decided() noexcept { return decided_.exchange(false); }
-  /// @return the decision, or why there is none; nothing if no overhead was asked for.
+  /// @return the decision, or why there is none; nothing if no overhead was asked for, or the mode takes
+  /// no values.
   [[nodiscard]] std::optional<std::string> budget_text() {
     const Lock lock(mutex_);
-    return budget_ ? std::optional(budget_->text()) : std::nullopt;
+    return budget_ && values_ ? std::optional(budget_->text()) : std::nullopt;
   }
   [[nodiscard]] StepsSeen seen() {
     const Lock lock(mutex_);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
+#include <span>
 #include <vector>
 
 #include "format/settings/controls.h"
@@ -18,10 +18,11 @@ namespace {
 constexpr std::string_view kPrefix = "setting.";
 constexpr std::string_view kConfig = "CONVTRACE_CONFIG", kSteps = "CONVTRACE_STEPS",
                            kOverhead = "CONVTRACE_OVERHEAD", kRules = "setting.rules";
-/// Where a run's files are, and what CONVTRACE_STEPS says better.
-constexpr std::string_view kNotTaken[] = {
-    "CONVTRACE_OUTPUT", "CONVTRACE_OVERWRITE", "CONVTRACE_CONFIG",  "CONVTRACE_OVERHEAD",
-    "CONVTRACE_CUPTI",  "CONVTRACE_LOG",       "CONVTRACE_LOG_FILE"};
+/// Where a run's trace is; not taken from its file of settings either.
+constexpr std::string_view kOfTrace[] = {"CONVTRACE_OUTPUT", "CONVTRACE_OVERWRITE"};
+/// Where a run's other files are, and what CONVTRACE_STEPS says better.
+constexpr std::string_view kNotTaken[] = {"CONVTRACE_CONFIG", "CONVTRACE_OVERHEAD",
+                                          "CONVTRACE_CUPTI", "CONVTRACE_LOG", "CONVTRACE_LOG_FILE"};
 
 void set(std::string_view name, std::string_view value) {
   setenv(std::string(name).c_str(), std::string(value).c_str(), 1);
@@ -48,7 +49,11 @@ class Taking {
     say_unknown();
     const std::string_view config = meta_.fact("setting.CONVTRACE_CONFIG").value_or("");
     const std::string_view rules = meta_.fact(kRules).value_or("");
-    if (!rules.empty() && !config.empty() && !given.said_by.contains(kConfig)) set(kConfig, config);
+    if (!rules.empty() && !config.empty() && !given.said_by.contains(kConfig)) {
+      set(kConfig, config);
+      for (const std::string_view name : kOfTrace)
+        if (!given.said_by.contains(name)) set(name, settings::find_setting(name)->default_text);
+    }
     take(given.said_by);
     const settings::LoadedControls now = settings::load_controls(environ);
     if (now.problems.empty() && rules_text(now, meta_.rank) != rules) {
@@ -92,7 +97,10 @@ class Taking {
     for (const settings::SettingSpec& spec : settings::setting_table()) {
       const auto value = meta_.fact(std::string(kPrefix) + std::string(spec.name));
       const bool differs = value && *value != spec.print(now);
-      if (!differs || std::ranges::find(kNotTaken, spec.name) != std::end(kNotTaken)) continue;
+      const auto is_among = [&spec](std::span<const std::string_view> names) {
+        return std::ranges::find(names, spec.name) != names.end();
+      };
+      if (!differs || is_among(kOfTrace) || is_among(kNotTaken)) continue;
       const std::string_view by =
           spec.name == kSteps && given.contains(kOverhead) ? kOverhead : spec.name;
       if (!given.contains(by)) {

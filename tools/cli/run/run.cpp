@@ -106,11 +106,16 @@ void announce(const std::string& value) {
 
 /// Reports before the program begins that there would be no file for its trace. Of a name with %, whose
 /// file is the process's own, nothing is known here.
-bool has_output(const settings::Settings& settings) {
+/// @param like  the trace whose settings were taken; may be empty.
+bool has_output(const settings::Settings& settings, const std::string& like) {
   const std::string& output = settings.output;
   std::error_code error;
   if (output.find('%') != std::string::npos) return true;
   if (std::filesystem::exists(output, error)) {
+    if (!like.empty() && std::filesystem::equivalent(output, like, error)) {
+      complain(MessageId::kIsInput, output, "is the trace of --like, which is not overwritten");
+      return false;
+    }
     if (settings.overwrite) return true;
     complain(MessageId::kExists,
              escape_text(output) +
@@ -126,12 +131,13 @@ bool has_output(const settings::Settings& settings) {
   if (!std::filesystem::exists(folder, error)) folder = above(folder);
   const std::string probe = folder / (".convtrace-" + std::to_string(getpid()));
   const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) {
+  if (fd >= 0) {
+    unlink(probe.c_str());
+    close(fd);
+  } else if (errno != EEXIST) {  // in another container a process may have this number
     complain(MessageId::kNotWritten, output, std::strerror(errno));
     return false;
   }
-  unlink(probe.c_str());
-  close(fd);
   return true;
 }
 
@@ -180,7 +186,8 @@ int run_command(const RunOptions& options) {
   if (prepared.refusal != ExitCode::kClean) return static_cast<int>(prepared.refusal);
   if (options.dry_run) return print_environment(options);
   const bool traced = prepared.in_vain.empty();
-  if (traced && !has_output(prepared.settings)) return static_cast<int>(ExitCode::kUsage);
+  if (traced && !has_output(prepared.settings, options.like))
+    return static_cast<int>(ExitCode::kUsage);
   if (!traced) complain(MessageId::kNothingToTrace, "nothing will be traced: " + prepared.in_vain);
   return start_prepared(options.command, traced);
 }
