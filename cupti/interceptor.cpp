@@ -89,26 +89,25 @@ format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<D
   }
   if (patience == Patience::kNone) state.stats.prepare(context);
   const uint64_t wait_ns = patience == Patience::kNone ? 0 : kPreparationNs;
-  // Who looks for writes past an end may find the program's last ones.
-  if (state.options.poison) results = Results::kSoon;
+  // Who looks for writes past an end may find the program's last ones. With several streams a launch
+  // behind the values would order these, and other streams' results would wait with them.
+  if (state.options.poison || state.uses.several()) results = Results::kSoon;
   const format::SampleOutcome done = state.stats.submit(context, batch, stream, wait_ns, results);
   for (const DeviceRequest& request : batch)
     if (done != format::SampleOutcome::kSampled) (void)state.uses.end_read(request.read);
   return done;
 }
 
-/// Where no launch is allowed, values wait on.
-void fold_in_all(CudaState& state) noexcept {
+/// Of the current context, since a launch in another one may wait for what this thread is to do. Where
+/// no launch is allowed, values wait on.
+void fold_current(CudaState& state) noexcept {
   try {
-    for (CUcontext const context : state.stats.waiting()) {
-      const ContextScope scope(state.driver, context);
-      if (scope.result() != CUDA_SUCCESS ||
-          can_launch(state, context, nullptr) != format::SampleOutcome::kSampled) {
-        continue;
-      }
-      const OwnCalls own;
-      state.stats.fold_waiting(context);
-    }
+    CUcontext const context = state.current_context().context;
+    if (context == nullptr || !state.stats.has_waiting(context) ||
+        can_launch(state, context, nullptr) != format::SampleOutcome::kSampled)
+      return;
+    const OwnCalls own;
+    state.stats.fold_waiting(context);
   } catch (...) {  // no memory
   }
 }
@@ -295,8 +294,9 @@ bool Interceptor::give_back() noexcept {
 }
 
 void Interceptor::give_cupti_away() noexcept {
-  if (impl_ == nullptr || !impl_->subscriber.close()) return;
-  impl_->gate.expect_callbacks(false);
+  if (impl_ == nullptr || !impl_->subscriber.is_open()) return;
+  impl_->gate.expect_callbacks(false);  // before calls are unseen
+  if (!impl_->subscriber.close()) return;
   report(impl_->state, messages::kCuptiTaken,
          "another tool takes CUPTI (torch.profiler does), and gets it: allocations and launches "
          "outside the gate are no longer seen");
@@ -329,7 +329,7 @@ format::SampleOutcome Interceptor::submit(std::span<DeviceRequest> batch, uint64
 
 void Interceptor::fold_waiting() noexcept {
   if (impl_ != nullptr && impl_->state.active.load(std::memory_order_acquire))
-    fold_in_all(impl_->state);
+    fold_current(impl_->state);
 }
 
 std::optional<uint8_t> Interceptor::prepare(bool values, std::optional<uint8_t> device) noexcept {
@@ -399,8 +399,9 @@ void Interceptor::stop(uint64_t deadline_ns) noexcept {
   CudaState& state = impl_->state;
   impl_->subscriber.close();
   const uint64_t start = now_ns();
-  fold_in_all(state);
+  fold_current(state);
   const OwnCalls own;
+  state.stats.lose_waiting();
   state.stats.stop(deadline_ns);
   // The thread behind the sink needs time, too: at most 75 MB/s, which empties a full ring in 0.15
   // s.

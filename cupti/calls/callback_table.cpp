@@ -192,6 +192,16 @@ constexpr CallbackEntry kDriverCallbacks[] = {
     CONVTRACE_SYNC(cuCtxSynchronize),
     CONVTRACE_SYNC(cuCtxSynchronize_v2),
 
+    CONVTRACE_ON(cuIpcGetMemHandle, SharingCall{}),
+    CONVTRACE_ON(cuMemExportToShareableHandle, SharingCall{}),
+    CONVTRACE_ON(cuMemPoolExportToShareableHandle, SharingCall{}),
+    CONVTRACE_ON(cuMemPoolExportPointer, SharingCall{}),
+    CONVTRACE_ON(cuMemGetHandleForAddressRange, SharingCall{}),
+    // Pools may be of managed memory.
+    CONVTRACE_ON(cuMemPoolCreate, SharingCall{}),
+    CONVTRACE_ON(cuMemGetDefaultMemPool, SharingCall{}),
+    CONVTRACE_ON(cuMemGetMemPool, SharingCall{}),
+
     CONVTRACE_ON(cuCtxCreate_v2, ContextCall{}),
     CONVTRACE_ON(cuCtxCreate_v3, ContextCall{}),
     CONVTRACE_ON(cuCtxCreate_v4, ContextCall{}),

@@ -52,10 +52,14 @@ struct ContextCall {};
 /// Enabled at the exit of the call only: a context that the call ended is gone by then.
 struct ContextEnd {};
 
+/// From this call on, memory of a device may be written without a call of this process: another process
+/// or a network card may have it, or the host writes to it.
+struct SharingCall {};
+
 struct CallbackEntry {
   CUpti_CallbackId cbid = 0;
-  std::variant<ContextCall, ContextEnd, LaunchDecoder, LaunchBatch, ExitDecoder, MemoryDecoder,
-               MemoryBatch, HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder,
+  std::variant<ContextCall, ContextEnd, SharingCall, LaunchDecoder, LaunchBatch, ExitDecoder,
+               MemoryDecoder, MemoryBatch, HandleDecoder, CaptureDecoder, SyncDecoder, EndDecoder,
                TensorMapDecoder>
       decoder;
   bool per_thread = false;

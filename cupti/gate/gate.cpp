@@ -130,6 +130,7 @@ void Gate::compare_with_cupti(const Pass& pass) noexcept {
 void Gate::note_failure(int result) noexcept {
   if (!is_sticky(result) || !state_.gpu_work.exchange(false)) return;
   const OwnCalls own;
+  state_.stats.lose_waiting();
   char text[192];
   snprintf(text, sizeof text,
            "a launch returned %s: the program's CUDA context is lost; launches are still recorded, "

@@ -49,7 +49,8 @@ void CallbackObserver::on_driver_call(const CallbackEntry& entry,
 
 /// The gate counts its launches. The host writes managed memory without a call.
 void CallbackObserver::count(const CallbackEntry& entry, const CUpti_CallbackData& call) noexcept {
-  if (entry.cbid == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) state_.work.stop();
+  if (entry.cbid == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged || decodes<SharingCall>(entry))
+    state_.work.stop();
   if (gate_.inside() || decodes<ContextCall, HandleDecoder, TensorMapDecoder>(entry)) return;
   if (MUTATION(counter_ignores_copies) && decodes<ExitDecoder>(entry)) return;
   if (MUTATION(counter_ignores_orders) && decodes<SyncDecoder>(entry)) return;
@@ -71,6 +72,7 @@ void CallbackObserver::observe(const CallbackEntry& entry, const CUpti_CallbackD
                  [&](ContextEnd) {
                    if (succeeded(call)) state_.stats.forgotten_ended();
                  },
+                 [](SharingCall) {},
                  [&](LaunchDecoder decode) { observe_launch(decode(params), entry, call); },
                  [&](const LaunchBatch& batch) {
                    for (size_t i = 0; i < batch.count(params); ++i)

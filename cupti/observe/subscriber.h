@@ -48,6 +48,7 @@ class Subscriber {
   /// @return kCuptiError (detail: CUptiResult), also if no callback at all can be enabled.
   [[nodiscard]] Status open(const CuptiApi& api, CallbackReceiver& receiver, std::string& holder);
 
+  [[nodiscard]] bool is_open() const noexcept { return handle_.load() != nullptr; }
   /// Ends the subscription. @return whether there was one.
   bool close() noexcept;
 

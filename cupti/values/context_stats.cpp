@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kMostLaunches = 512;
 constexpr size_t kAlignment = 256;
-/// Sixteen values of 32 MiB, or more, and one of any size.
-constexpr uint32_t kPlacesOfDefault = 32768, kPlaces = 2560;
+/// Sixteen values of any size, and one of any size.
+constexpr uint32_t kPlacesOfDefault = 16 * stats::log_places(stats::kMaxTiles), kPlaces = 2560;
 static_assert(kPlaces >= stats::log_places(stats::kMaxTiles));
 
 constexpr size_t aligned(size_t bytes) {
@@ -216,6 +216,14 @@ void ContextStats::release(uint32_t lane) noexcept {
   waiting_.store(log.count);
 }
 
+void ContextStats::lose_waiting() noexcept {
+  const Lock lock(claim_mutex_);
+  if (lanes_[kDefault].busy || logs_[kDefault].count == 0) return;
+  ring_.lose(waiting_from_);
+  logs_[kDefault].clear();
+  waiting_.store(0);
+}
+
 void ContextStats::fold_waiting(Failure& failure) noexcept {
   uint32_t launches = 0;
   {
@@ -288,6 +296,7 @@ CUresult ContextStats::launch_as(Grant& grant, size_t count, CUstream stream) no
     if (result == CUDA_SUCCESS && ring_.add_to(builder, ticket)) continue;
     if (result == CUDA_SUCCESS) result = fold(lane, stream, grant.launches);
     if (result != CUDA_SUCCESS) return result;
+    if (lane == kDefault) waiting_from_ = ticket;
     builder.clear();
     (void)ring_.add_to(builder, ticket);  // fits: an empty batch and log take any tensor
   }

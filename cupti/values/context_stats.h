@@ -88,6 +88,9 @@ class ContextStats {
   /// failure  as submit().
   void fold_waiting(Failure& failure) noexcept;
 
+  /// Counts what waits as lost, since no launch will follow. A thread that launches now does it itself.
+  void lose_waiting() noexcept;
+
   /// As ResultRing::collect. @return the number of results that the device has not finished.
   uint64_t collect(format::EventSink& sink, uint64_t& room) noexcept;
 

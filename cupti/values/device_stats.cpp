@@ -223,12 +223,13 @@ SampleOutcome DeviceStats::submit(CUcontext context, std::span<const DeviceReque
   return outcome;
 }
 
-std::vector<CUcontext> DeviceStats::waiting() const {
-  const SharedLock lock(contexts_mutex_);
-  std::vector<CUcontext> list;
-  for (const auto& [context, known] : contexts_)
-    if (known->has_waiting()) list.push_back(context);
-  return list;
+bool DeviceStats::has_waiting(CUcontext context) const {
+  const Shared known = find(context);
+  return known != nullptr && known->has_waiting();
+}
+
+void DeviceStats::lose_waiting() noexcept {
+  for (const Shared& known : all()) known->lose_waiting();
 }
 
 void DeviceStats::fold_waiting(CUcontext context) noexcept {

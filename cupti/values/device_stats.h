@@ -66,8 +66,10 @@ class DeviceStats {
                                CUstream stream, uint64_t patience_ns = 0,
                                Results results = Results::kSoon) noexcept;
 
-  /// @return the contexts with values that wait for fold_waiting().
-  [[nodiscard]] std::vector<CUcontext> waiting() const;
+  /// @return whether values wait for fold_waiting().
+  [[nodiscard]] bool has_waiting(CUcontext context) const;
+  /// Counts what waits in any context as lost, since no launch will follow.
+  void lose_waiting() noexcept;
   /// Launches what completes them. The caller has checked that the default stream of this context,
   /// which is current, may be used.
   void fold_waiting(CUcontext context) noexcept;

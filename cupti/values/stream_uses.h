@@ -57,6 +57,9 @@ class StreamUses {
   /// read, as far as reports show by now.
   [[nodiscard]] bool end_read(const OwnRead& read) noexcept;
 
+  /// @return whether more than one stream was used.
+  [[nodiscard]] bool several() const noexcept { return several_.load(std::memory_order_acquire); }
+
   /// @return whether no copy to that host memory is running.
   [[nodiscard]] bool is_settled_on_host(uint64_t generation);
 

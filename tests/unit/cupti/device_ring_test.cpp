@@ -71,10 +71,10 @@ TEST_CASE("device_stats: results of the default stream wait for fifteen more, a 
   for (int i = 0; i < 15; ++i)
     REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
   CHECK(scene.collect() == 15);
-  CHECK(scene.stats.waiting() == std::vector<CUcontext>{scene.context});
+  CHECK(scene.stats.has_waiting(scene.context));
   REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
   CHECK(scene.collect() == 0);
-  CHECK(scene.stats.waiting().empty());
+  CHECK_FALSE(scene.stats.has_waiting(scene.context));
   for (int i = 0; i < 3; ++i)
     REQUIRE(submit_later(scene, tensor.request()) == SampleOutcome::kSampled);
   REQUIRE(scene.submit({tensor.request()}) == SampleOutcome::kSampled);
@@ -139,7 +139,23 @@ TEST_CASE("device_stats: values that wait when a launch of ours fails are lost a
   CHECK(scene.collect() == 0);
   CHECK(scene.results().empty());
   CHECK(scene.lost(format::LossReason::kGpuWorkOff) == 3);
-  CHECK(scene.stats.waiting().empty());
+  CHECK_FALSE(scene.stats.has_waiting(scene.context));
+}
+
+TEST_CASE("device_stats: what waits behind a log that was full is lost with it and counted") {
+  DeviceScene scene;
+  scene.prepare();
+  const Twin large(size_t{16} << 20, 1);
+  const std::vector<DeviceRequest> batch(33, large.request(DType::kU8, Capture::kHash));
+  REQUIRE(scene.stats.submit(scene.context, batch, nullptr, 0, Results::kLater) ==
+          SampleOutcome::kSampled);
+  REQUIRE(scene.stats.has_waiting(scene.context));
+  scene.driver.launch_kernel = [](auto...) { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; };
+  CHECK(submit_later(scene, batch[0]) == SampleOutcome::kGpuWorkOff);
+  CHECK(scene.collect() == 0);
+  const uint64_t lost = scene.lost(format::LossReason::kGpuWorkOff);
+  CHECK(lost > 0);
+  CHECK(scene.results().size() + lost == batch.size());
 }
 
 /// A ring without a device behind it.

@@ -91,6 +91,36 @@ TEST_CASE("rules: results that wait come when tracing ends", "[wait]") {
   CHECK(scene.sink.all<TensorStats>().size() == before + 1);
 }
 
+TEST_CASE("rules: results that wait are counted when the program's context is lost", "[wait]") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  const size_t before = results(scene);
+  submit_later(scene);
+  uint32_t count = 16;
+  float value = 1;
+  void* params[] = {&scene.memory, &value, &count};
+  REQUIRE(launch_kernel(*scene.interceptor,
+                        {scene.fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr}, false,
+                        [](const void*) -> int { return CUDA_ERROR_ILLEGAL_ADDRESS; }) ==
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK(results(scene) == before);
+  uint64_t lost = 0;
+  for (const auto& loss : scene.sink.all<format::Loss>())
+    lost += loss.reason == format::LossReason::kGpuWorkOff ? loss.count : 0;
+  CHECK(lost >= 1);
+}
+
+TEST_CASE("rules: results wait only in a program of one stream", "[wait]") {
+  Scene scene({rule_for("fill*")});
+  scene.await_preparation();
+  const Streams streams(1);
+  for (CUstream const stream : {CUstream{}, streams[0]})
+    REQUIRE(scene.launch(scene.fill, stream) == CUDA_SUCCESS);
+  const size_t before = results(scene);
+  submit_later(scene);
+  CHECK(results(scene) == before + 1);
+}
+
 TEST_CASE("rules: a context is prepared during a capture that any thread can break", "[helper]") {
   ToldScene scene;
   const Streams streams(1);
