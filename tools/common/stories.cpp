@@ -67,8 +67,8 @@ void join_overlaps(std::span<const StoryPart> parts, Groups& groups) {
 
 /// Smaller explains better.
 auto explains(const StoryPart& part) {
-  return std::tuple(part.suppressed, part.level != format::Level::kError,
-                    part.kind == format::FindingKind::kStaleRead, 3 - part.stacks);
+  return std::tuple(part.suppressed, part.level, part.kind == format::FindingKind::kStaleRead,
+                    3 - part.stacks);
 }
 
 }  // namespace

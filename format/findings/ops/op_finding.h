@@ -29,6 +29,7 @@ struct OpFinding {
   uint64_t hash_after = 0;
   bool shared = false;        ///< input-mutated: somebody else holds that memory
   bool loosely = false;       ///< overwritten: perhaps nobody reads it any more
+  bool hint = false;          ///< the same two: an average may be kept in a buffer
   bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
   /// overwritten: the record before, the one that differs, the first of the bytes that it has
   Owner made{}, reader{}, first{};

@@ -88,6 +88,7 @@ std::string output_aliases_input(const OpFinding& finding, const std::string& ou
 
 std::string input_mutated(const OpFinding& finding, const std::string& input,
                           const std::string& at) {
+  const bool backward = finding.place.phase == format::Phase::kBackward;
   return input + " of " + at + " was changed by the op " + extent(finding) + ": its hash is " +
          hex(finding.hash_before) + " in front of the op and " + hex(finding.hash_after) +
          " behind it, and nothing declares that the op writes there. Whoever reads that tensor "
@@ -96,10 +97,10 @@ std::string input_mutated(const OpFinding& finding, const std::string& input,
                            "(another branch of the graph, or what another op keeps for its "
                            "backward). "
                          : "") +
-         (finding.place.phase == format::Phase::kBackward
-              ? "A backward may not write what it is given: work on a copy."
-              : "Work on a copy, or declare it: mark_dirty in an autograd.Function, mutates_args "
-                "or (a!) in a schema.") +
+         (finding.hint ? "If the op keeps an average or other statistics there, nothing is wrong."
+          : backward   ? "A backward may not write what it is given: work on a copy."
+                       : "Work on a copy, or declare it: mark_dirty in an autograd.Function, "
+                         "mutates_args or (a!) in a schema.") +
          repeated(finding);
 }
 
@@ -206,7 +207,9 @@ format::Finding record_of(const OpFinding& finding) {
   event.kind = finding.kind;
   const bool certain = finding.kind == format::FindingKind::kFreedUnderOutput || finding.shared ||
                        (finding.kind == format::FindingKind::kOverwritten && !finding.loosely);
-  event.level = certain ? format::Level::kError : format::Level::kWarning;
+  event.level = finding.hint ? format::Level::kInfo
+                : certain    ? format::Level::kError
+                             : format::Level::kWarning;
   event.op = finding.op;
   event.kernel = finding.kernel;
   event.slot = finding.slot;

@@ -98,8 +98,7 @@ void OpValues::on(const format::TensorStats& event, Findings& findings) {
   if (role == SlotRole::kTaken || kept) {
     taken_.get(key_of(event)).first = {event.stats.hash, event.slot};
     if (may_hold_poison(event)) took_poison(event);
-  } else if (role == SlotRole::kLeft || role == SlotRole::kLeftShared ||
-             role == SlotRole::kLeftCounted) {
+  } else if (is_left(role)) {
     compare(event, role, findings);
   } else if (role == SlotRole::kGiven && event.poisoned != 0) {
     never_written(event, findings);
@@ -110,15 +109,17 @@ void OpValues::compare(const format::TensorStats& left, SlotRole role, Findings&
   const uint64_t key = key_of(left);
   const Taken* const taken = taken_.find(key);
   if (taken == nullptr || taken->hash == left.stats.hash) return;
+  const bool of_buffer = role == SlotRole::kLeftBuffer || role == SlotRole::kLeftCounted;
   const auto buffer = buffers_.find(key);
-  if (role == SlotRole::kLeftCounted &&
-      (buffer == buffers_.end() || !is_multiplied(buffer->second, left.stats)))
-    return;
+  const bool may_be_average =
+      of_buffer && (buffer == buffers_.end() || !is_multiplied(buffer->second, left.stats));
+  if (may_be_average && role == SlotRole::kLeftCounted) return;
   OpFinding finding = finding_of(format::FindingKind::kInputMutated, left);
   finding.slot = taken->slot;
   finding.hash_before = taken->hash;
   finding.hash_after = left.stats.hash;
   finding.shared = role == SlotRole::kLeftShared;
+  finding.hint = may_be_average;
   bursts_.on_mutated(left, taken->slot);
   report(std::move(finding), findings);
 }

@@ -5,8 +5,9 @@
 /// - input-mutated: an input, a gradient or a kept tensor has another hash after the op than before,
 ///   and nothing declares that the op writes it. The observer takes the second hash only for such
 ///   tensors. An error where somebody else holds that memory (slots grad_output_shared:I,
-///   saved_shared:I). A buffer that a backward writes with a count (saved_buffer_counted:I) may hold an
-///   average; it is told where all of it was multiplied by one number.
+///   saved_shared:I). A buffer that a backward writes may hold an average, unless all of it was
+///   multiplied by one number: then it is a hint (saved_buffer_after:I), and not told where PyTorch
+///   counted the write (saved_buffer_counted:I).
 /// - never-written: with CONVTRACE_POISON, elements of an output still hold the pattern of new
 ///   memory, and no element of an input does. On a device only samples are examined. The finding
 ///   names the former owner of the memory.

@@ -39,8 +39,7 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (role == SlotRole::kNone || role == SlotRole::kRunning) return;
   const bool is_kept = role == SlotRole::kKept || role == SlotRole::kKeptLeaf ||
                        role == SlotRole::kKeptBuffer || role == SlotRole::kKeptOfCtx;
-  const bool is_result = role == SlotRole::kGiven || role == SlotRole::kLeft ||
-                         role == SlotRole::kLeftShared || role == SlotRole::kLeftCounted;
+  const bool is_result = role == SlotRole::kGiven || is_left(role);
   const format::Phase phase = stats->place.phase;
   const bool forward = phase == format::Phase::kForward || phase == format::Phase::kData;
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
@@ -75,6 +74,7 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   const uint64_t value = of_ctx ? key_of_memory(event) : key_of_value(event);
   const uint64_t key = mix(mix(key_of_call(event.op, event.place), event.slot.value), value);
   if (event.place.phase != format::Phase::kBackward) {
+    if (role == SlotRole::kKeptBuffer) begin_step(event);
     if (role != SlotRole::kKeptBuffer || is_read_only(event))
       kept_.get(key).first = seen_of(event, true);
     return;
@@ -89,7 +89,16 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   if (of_ctx && !is_used) return;
   OpFinding finding = finding_of(event, *made);
   finding.loosely = role != SlotRole::kKept;
+  const Begun* const begun = begun_.find(key_of_memory(event));
+  finding.hint = role == SlotRole::kKeptBuffer && (begun == nullptr || !begun->alike);
   report(std::move(finding), findings);
+}
+
+/// What a buffer was when an op first saved it in a step: an average goes on from where it was left.
+void Overwritten::begin_step(const format::TensorStats& buffer) {
+  const auto [begun, known] = begun_.get(key_of_memory(buffer));
+  if (known && begun.step == buffer.header.step) return;
+  begun = {buffer.header.step, buffer.stats.hash, known && begun.hash == buffer.stats.hash};
 }
 
 /// Whether a buffer that an op has saved is as the op took it, and no statistics: kernels of

@@ -5,7 +5,8 @@
 ///
 /// - What an op keeps for its backward (slots saved:I, ctx:NAME) is recorded when its forward has
 ///   returned and before its backward runs. One storage, place and number of in-place writes, and
-///   other bytes: its backward reads what somebody else has written.
+///   other bytes: its backward reads what somebody else has written. Of a buffer of the module a hint,
+///   unless the steps begin with the same bytes in it: an average goes on from step to step.
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
 ///   step finds changed. It is told when the output's gradient comes, which proves that the output is
 ///   a part of the graph; memory that a program uses as it likes has none.
@@ -64,6 +65,13 @@ class Overwritten {
     uint64_t collectives = 0;  ///< before it: PyTorch does not count what they write
   };
 
+  /// Of a buffer. `alike`: two steps running began with the same bytes in it.
+  struct Begun {
+    uint32_t step = 0;
+    uint64_t hash = 0;
+    bool alike = false;
+  };
+
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
@@ -71,6 +79,7 @@ class Overwritten {
   void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
   void gradient(const format::TensorStats& event, Findings& findings);
+  void begin_step(const format::TensorStats& buffer);
   [[nodiscard]] bool is_read_only(const format::TensorStats& buffer) const;
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
@@ -86,6 +95,7 @@ class Overwritten {
   Recent<Seen> kept_;
   Recent<Seen> values_;            ///< of the forward pass: the last record of each value
   Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
+  Recent<Begun> begun_;            ///< of buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
   using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;

@@ -15,15 +15,15 @@ namespace convtrace::judge {
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
 /// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
 /// to, perhaps state that the backward does not read; kKeptBuffer: a buffer of the module;
-/// kKeptOfCtx: as an attribute of ctx. kLeftCounted: a buffer behind a backward that PyTorch saw write
-/// it. kLent: data
-/// in memory of somebody else, when the backward pass begins. kNeeded: what a node of torch's own has
-/// saved, before it runs. kRunning: running statistics of a module.
+/// kKeptOfCtx: as an attribute of ctx. kLeftBuffer: a buffer behind the backward; kLeftCounted: one that
+/// PyTorch saw it write. kLent: data in memory of somebody else, when the backward pass begins. kNeeded:
+/// what a node of torch's own has saved, before it runs. kRunning: running statistics of a module.
 enum class SlotRole : uint8_t {
   kNone,
   kTaken,
   kLeft,
   kLeftShared,
+  kLeftBuffer,
   kLeftCounted,
   kGiven,
   kKept,
@@ -34,6 +34,12 @@ enum class SlotRole : uint8_t {
   kNeeded,
   kRunning
 };
+
+/// Whether a record is what an op left of an operand.
+[[nodiscard]] constexpr bool is_left(SlotRole role) {
+  return role == SlotRole::kLeft || role == SlotRole::kLeftShared ||
+         role == SlotRole::kLeftBuffer || role == SlotRole::kLeftCounted;
+}
 
 class SlotRoles {
  public:
@@ -62,7 +68,7 @@ class SlotRoles {
         {"saved", SlotRole::kKept},
         {"saved_leaf", SlotRole::kKeptLeaf},
         {"saved_buffer", SlotRole::kKeptBuffer},
-        {"saved_buffer_after", SlotRole::kLeft},
+        {"saved_buffer_after", SlotRole::kLeftBuffer},
         {"saved_buffer_counted", SlotRole::kLeftCounted},
         {"ctx", SlotRole::kKeptOfCtx},
         {"lent", SlotRole::kLent},

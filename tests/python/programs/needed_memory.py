@@ -1,6 +1,7 @@
-"""Ops that write memory which somebody still needs (wrong_*), and ops that only look alike (right_*).
+"""Ops that write memory which somebody still needs (wrong_*), ops that only look alike (right_*), and such as
+cannot be told from faulty ones (alike_*).
 
-The model of a case has a class of the case's name, by which findings tell it. `python needed_memory.py wrong|right|CASE DEVICE`"""
+The model of a case has a class of the case's name, by which findings tell it. `python needed_memory.py wrong|right|alike|CASE DEVICE`"""
 import sys
 
 import torch
@@ -430,12 +431,46 @@ def right_state_of_a_cell():
     train(statistics, statistics.parameters())
 
 
+def average(scale, grad):
+    scale.mul_(0.9).add_(grad.abs(), alpha=0.1)
+
+
 @case
 def right_average_in_backward():
-    def average(scale, grad):
-        scale.mul_(0.9).add_(grad.abs(), alpha=0.1)
-
     model = WithBuffer(written_in_backward(average), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def alike_average_past_the_count():
+    model = WithBuffer(written_in_backward(lambda scale, grad: average(raw(scale), grad)), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def alike_codebook():
+    """Saved for a gradient that nobody wants, and an average."""
+    class Nearest(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, codes):
+            ctx.save_for_backward(x, codes)
+            return codes[torch.cdist(x, codes).argmin(1)]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("codes", torch.randn(6, 8))
+
+        def forward(self, x):
+            y = Nearest.apply(x, self.codes)
+            raw(self.codes).mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+            return y
+
+    model = Block(Quantized())
     train(model, model.parameters())
 
 

@@ -105,6 +105,7 @@ class Listing {
     const uint64_t warnings = count(format::Level::kWarning);
     std::string text =
         counted(count(format::Level::kError), "error") + ", " + counted(warnings, "warning");
+    if (const uint64_t hints = count(format::Level::kInfo)) text += ", " + counted(hints, "hint");
     if (suppressed_ != 0) text += ", " + count_text(suppressed_) + " suppressed by a rule";
     if (warnings != 0 && !strict_) text += " (--strict: exit code 4 for a warning, too)";
     return text;

@@ -156,14 +156,26 @@ TEST_CASE("op_values: a gradient that a backward changes is found", "[judge][val
 TEST_CASE("op_values: a buffer that a backward multiplies is found", "[judge][values]") {
   OpProgram p;
   p.buffer("saved_buffer:1", {1, -2, 3, 0.5});
-  SECTION("past PyTorch's count") { p.buffer("saved_buffer_after:1", {4, 5, 6, 7}); }
+  SECTION("past PyTorch's count") { p.buffer("saved_buffer_after:1", {2, -4, 6, 1}); }
   SECTION("with a count") { p.buffer("saved_buffer_counted:1", {2, -4, 6, 1}); }
   REQUIRE(p.count(FindingKind::kInputMutated) == 1);
   CHECK(p.definitions.text(p.findings[0].slot) == "saved_buffer:1");
   CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
 }
 
-TEST_CASE("op_values: an average that a backward keeps in a buffer is not told",
+TEST_CASE("op_values: what a backward adds to a buffer past PyTorch's count is a hint",
+          "[judge][values]") {
+  OpProgram p;
+  p.buffer("saved_buffer:1", {1, -2, 3, 0.5});
+  p.buffer("saved_buffer_after:1", {2, -4, 6, 1.1});
+  REQUIRE(p.count(FindingKind::kInputMutated) == 1);
+  CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+  const std::string text = describe(p.findings[0], p.definitions);
+  CHECK(text.find("an average or other statistics") != std::string::npos);
+  CHECK(text.find("work on a copy") == std::string::npos);
+}
+
+TEST_CASE("op_values: an average that a backward keeps in a buffer with a count is not told",
           "[judge][values]") {
   OpProgram p;
   SECTION("something is added") {

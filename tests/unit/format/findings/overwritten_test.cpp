@@ -78,11 +78,23 @@ TEST_CASE("overwritten: the op whose result lies there is the one that wrote",
 
 TEST_CASE("overwritten: a buffer of the module that its next call writes", "[judge][overwritten]") {
   Program p;
-  p.forward("Cell", "input:1", 5);
-  p.forward("Cell", "saved_buffer:1", 5);
-  p.backward("CellBackward", "saved_buffer:1", 6);
-  REQUIRE(p.findings.size() == 1);
-  CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+  const auto step = [&p](uint64_t begins, uint64_t left) {
+    p.forward("Cell", "input:1", begins);
+    p.forward("Cell", "saved_buffer:1", begins);
+    p.backward("CellBackward", "saved_buffer:1", left);
+    ++p.step;
+    return record_of(p.findings.back()).level;
+  };
+  CHECK(step(5, 6) == format::Level::kInfo);  // an average goes on from there
+  SECTION("begins anew with each step") {
+    CHECK(step(5, 7) == format::Level::kWarning);
+    CHECK(step(5, 8) == format::Level::kWarning);
+    CHECK(step(8, 9) == format::Level::kInfo);
+  }
+  SECTION("an average") {
+    CHECK(step(6, 7) == format::Level::kInfo);
+    CHECK(step(7, 8) == format::Level::kInfo);
+  }
 }
 
 TEST_CASE("overwritten: buffers that change as they should are passed over",
