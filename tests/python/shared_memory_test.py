@@ -2,9 +2,13 @@
 buffers that a recomputation writes."""
 import copy
 import unittest
+from random import Random as random_of
+from unittest import mock
 
 from support import ObservedTest, torch
 from torch.utils.checkpoint import checkpoint
+
+from convtrace_observer.base import values
 
 nn = torch.nn
 
@@ -434,8 +438,7 @@ class CommonGradients(ObservedTest):
                          for count, shape in ((12, (3, 4)), (12, (3, 4)), (6, (6,))))
 
         self.assertEqual(self.told(gives), [
-            "grad_input:0, grad_input:1, 1, whole, kept, needed", "grad_input:0, grad_input:2, 1, inside, kept, needed",
-            "grad_input:1, grad_input:2, 1, inside, kept, needed"])
+            "grad_input:0, grad_input:1, 1, whole, kept, needed", "grad_input:0, grad_input:2, 1, inside, kept, needed"])
         self.fake.messages.clear()
         self.assertEqual({one.split(", ")[5] for one in self.told(gives, lambda a, b, c: (a * b,))}, {"unknown"})
 
@@ -472,6 +475,86 @@ class CommonGradients(ObservedTest):
 
         for gives in one, passed_on, windows, side_by_side:
             self.assertEqual(self.told(gives), [], gives.__name__)
+
+    def test_windows_of_what_has_the_shape_of_the_ops_own_gradient(self):
+        class Ola(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                result = torch.zeros(2, 12, dtype=Ola.dtype)
+                result[:, :8] += a
+                result[:, 4:] += b
+                return result
+
+            @staticmethod
+            def backward(ctx, gradient):
+                windows = nn.functional.pad(gradient.float() * 2, (0, Ola.padding))
+                return windows[:, :8], windows[:, 4:12]
+
+        def told(dtype, join, padding=0):
+            self.fake.messages.clear()
+            Ola.dtype, Ola.padding = dtype, padding
+            a, b = nn.Linear(4, 8), nn.Linear(4, 8)
+            join(Ola.apply(a(torch.randn(2, 4)), b(torch.randn(2, 4))), a.bias).backward()
+            return [fact.value.split(", ")[3:5] for fact in self.fake.of("event_fact") if fact.name == "common.OlaBackward"]
+
+        joins = {"whole": lambda y, other: y.tanh().mean(), "expanded": lambda y, other: y.sum(),
+                 "slice": lambda y, other: torch.cat([y, other.expand(2, 8)], 1).tanh().sum()}
+        for dtype in torch.float32, torch.bfloat16, torch.float64:
+            for name, join in joins.items():
+                self.assertEqual(told(dtype, join), [], (dtype, name))
+        self.assertEqual(told(torch.float32, joins["whole"], padding=3), [["across", "new"]])  # which proves nothing
+
+    def test_gradients_of_weights_that_have_their_own(self):
+        class Linear(torch.autograd.Function):
+            dummy, says = torch.randn(4, 4), False
+
+            @staticmethod
+            def forward(ctx, x, first, second):
+                ctx.save_for_backward(x, first, second)
+                return x @ first.t() @ second.t()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, first, second = ctx.saved_tensors
+                for one in first, second:
+                    one.grad_added_to_main_grad = Linear.says
+                return gradient @ second @ first, Linear.dummy.detach(), Linear.dummy.detach()
+
+        first, second = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4, 4))
+        model = nn.Linear(4, 4)
+        for Linear.says, told in (False, {"whole"}), (True, set()):
+            self.fake.messages.clear()
+            for _ in range(3):
+                Linear.apply(model(torch.randn(3, 4)), first, second).sum().backward()
+            facts = [fact.value for fact in self.fake.of("event_fact") if fact.name.startswith("common.")]
+            self.assertEqual({fact.split(", ")[3] for fact in facts}, told)
+            slots = {one.slot for one in self.fake.of("tensor") if one.op == "LinearBackward" and one.slot.startswith("grad_input")}
+            self.assertEqual(slots, {"grad_input:0"} | ({"grad_input:1", "grad_input:2"} if told else set()))
+
+    def test_many_gradients_are_not_compared_with_each_other(self):
+        read = values.TensorReader(torch)
+        flat, columns = torch.empty(400 * 64), torch.empty(64, 64 * 16)
+        for parts in [torch.empty(64) for _ in range(400)], flat.split(64), columns.chunk(64, 1):
+            with mock.patch.object(values, "share", wraps=values.share) as share, mock.patch.object(
+                    values, "_addresses", side_effect=AssertionError):
+                self.assertEqual(values.pairs([read.again(part) for part in parts]), [])
+            self.assertLess(share.call_count, len(parts))
+
+    def test_whether_an_element_is_common_is_told_exactly(self):
+        read, random = values.TensorReader(torch), random_of(3)
+        memory, seen = torch.empty(200), set()
+        for _ in range(3000):
+            both = []
+            for _ in range(2):
+                shape = [random.randint(1, 4) for _ in range(random.randint(1, 3))]
+                strides = [random.choice((0, 1, 2, 3, 4, 8, 12)) for _ in shape]
+                both.append(read.again(memory.as_strided(shape, strides, random.randint(0, 40))))
+            addresses = [values._addresses(one) for one in both]
+            if all(len(each) == values.element_bytes(one) for each, one in zip(addresses, both)):  # none lies in itself
+                shared = not addresses[0].isdisjoint(addresses[1])
+                seen.add(shared)
+                self.assertEqual(values.share(*both), shared, both)
+        self.assertEqual(seen, {False, True})
 
     def test_one_tensor_that_is_taken_twice(self):
         buffer = torch.empty(3, 4)

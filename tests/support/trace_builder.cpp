@@ -229,7 +229,8 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   const std::vector<uint64_t> flat = {spec.values.size()};
   e.has_shape = spec.shape.has_value() || !spec.values.empty();
   if (e.has_shape) e.shape = spec.shape ? std::span(*spec.shape) : std::span(flat);
-  const std::vector<std::byte> samples = samples_of(spec.values, spec.dtype);
+  std::vector<std::byte> samples = samples_of(spec.values, spec.dtype);
+  samples.resize(spec.sample_bytes.value_or(samples.size()));
   if (spec.sampled) e.samples = samples;
   if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));

@@ -53,7 +53,8 @@ struct StatsSpec {
   format::Stats stats = {};  ///< else these
   bool sketched = true;      ///< false: `values` give statistics without a sketch
   bool sampled = true;       ///< false: without raw values
-  uint64_t bytes = 0;        ///< default: count elements of dtype
+  std::optional<size_t> sample_bytes = std::nullopt;  ///< of `values`, default: all
+  uint64_t bytes = 0;                                 ///< default: count elements of dtype
   uint32_t variant = 0;
   std::vector<uint64_t> range_hashes = {};
   uint64_t collective = 0;                      ///< id of the one that sent or received it

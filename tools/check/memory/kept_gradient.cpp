@@ -48,8 +48,8 @@ bool tells_writes(const Value& value) {
 
 std::vector<uint64_t> bits_of(const StepValues& step, const Value& value) {
   const std::span<const std::byte> samples = step.samples_of(value);
-  std::vector<uint64_t> bits(samples.size() / format::element_bytes(value.dtype));
-  const size_t width = samples.size() / std::max(bits.size(), size_t{1});
+  const size_t width = format::element_bytes(value.dtype);
+  std::vector<uint64_t> bits(samples.size() / width);
   for (size_t i = 0; i < bits.size(); ++i) std::memcpy(&bits[i], samples.data() + i * width, width);
   return bits;
 }
@@ -71,6 +71,7 @@ Seen seen_of(const StepValues& step, const Value& value, const std::vector<const
     return seen;
   seen.samples = bits_of(step, value);
   seen.sources = bits_of(step, *source);
+  if (seen.samples.size() != seen.sources.size()) seen.samples.clear();  // made up
   return seen;
 }
 

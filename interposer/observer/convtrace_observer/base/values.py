@@ -80,9 +80,42 @@ def share(first, second):
         return False
     if all(end - value.data == element_bytes(value) for value, end in zip((first, second), ends)):
         return True
+    (width, pitch), (other_width, other_pitch) = _rows(first), _rows(second)
+    between, pitch = second.data - first.data, math.gcd(pitch, other_pitch)
+    if -other_width < between < width:  # one begins in the first row of the other
+        return True
+    if pitch != 0 and between % pitch >= width and -between % pitch >= other_width:  # columns side by side
+        return False
     if any(element_bytes(value) > _MOST_ELEMENTS for value in (first, second)):
         return first.data == second.data and first.dims == second.dims
     return not _addresses(first).isdisjoint(_addresses(second))
+
+
+def pairs(memories):
+    """@return [(position, position)] of tensors that share an element, in order. Of tensors in one memory each is compared with
+    the one that begins in front of it and reaches furthest."""
+    found, reach = [], None
+    for one in sorted((one.device, one.index, one.data, at, one.data + span_bytes(one)) for at, one in enumerate(memories)):
+        is_beside = reach is None or one[:2] != reach[:2] or one[2] >= reach[4]
+        if not is_beside and share(memories[reach[3]], memories[one[3]]):
+            found.append((min(reach[3], one[3]), max(reach[3], one[3])))
+        if is_beside or one[4] > reach[4]:
+            reach = one
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def _rows(value):
+    """@return bytes of a row of elements without gaps, and a number of which the distance of any two rows is a multiple"""
+    width, pitch = ELEMENT_BYTES[value.dtype], 0
+    for stride, extent in sorted(zip(value.dims[value.rank:], value.dims[:value.rank])):
+        stride *= ELEMENT_BYTES[value.dtype]
+        if extent == 1:
+            continue
+        if stride == width and pitch == 0:
+            width *= extent
+        else:
+            pitch = math.gcd(pitch, stride)
+    return width, pitch
 
 
 def _addresses(value):

@@ -8,6 +8,9 @@ from . import reused_outputs
 
 _MOST = 64  # leaves of ops that are recorded
 _LEAF = "AccumulateGrad"
+# With it a backward says that it has added to a gradient of the leaf's own (Megatron's `main_grad`): what it returns then is any
+# tensor of that shape, which nobody has written and nobody reads.
+_ADDED = "grad_added_to_main_grad"
 _NONE = frozenset()
 
 
@@ -47,23 +50,26 @@ class AddedGradients:
     def after(self, thread, tag, before, taken, result, saved):
         """Behind it. @param taken  the gradients that it was given. @param result  what it returned. @param saved  gives the
         tensors that the op has saved.
-        @return the ids of the leaves that it returned a gradient for"""
+        @return the ids of the leaves that it returned a gradient for, and those of the gradients that nobody takes"""
         if before is None:
-            return _NONE
+            return _NONE, _NONE
         try:
             return self._after(thread, tag, *before, taken, result, saved)
         except Exception as error:
             self._observer.failed("gradients of leaves", error)
-            return _NONE
+            return _NONE, _NONE
 
     def _after(self, thread, tag, wanted, noted, taken, result, saved):
         returned = [one for one in (result if type(result) is tuple else (result,)) if one is not None]
         known = len(returned) == len(wanted)  # which of them is whose
+        if not known:
+            noted = ()
         with self._observer.read.unobserved():
-            self._waiting.see(thread, tag.name, taken, returned, wanted if known else (), saved)
-            if known:
-                self._look(thread, tag, noted)
-        return {id(leaf) for _, leaf, _, _ in noted} if known else _NONE
+            dummies = {position for position, leaf, _, _ in noted if contents.attribute(leaf, _ADDED) is True}
+            seen = [None if position in dummies else one for position, one in enumerate(returned)]
+            self._waiting.see(thread, tag.name, taken, seen, wanted if known else (), saved)
+            self._look(thread, tag, noted)
+        return {id(leaf) for _, leaf, _, _ in noted}, {id(returned[position]) for position in dummies}
 
     def _look(self, thread, tag, noted):
         for position, leaf, gradient, version in noted:

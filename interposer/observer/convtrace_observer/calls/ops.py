@@ -27,6 +27,7 @@ _VERSION, _STORAGE, _STREAM = 4, 6, 9
 _MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
 _NO_STATES = {}
 _NONE = frozenset()
+_NOTHING = _NONE, _NONE
 
 
 class _Tag:
@@ -163,8 +164,8 @@ class CustomOps:
             if begun is not None:
                 op, added, saved = begun
                 thread, _, tag, _, taken, _ = op
-                given = _NONE if raised else self._added.after(thread, tag, added, taken, result, saved)
-                self._ended(op, result, raised, given)
+                given = _NOTHING if raised else self._added.after(thread, tag, added, taken, result, saved)
+                self._ended(op, result, raised, *given)
         finally:
             slot[0] = before
 
@@ -228,12 +229,12 @@ class CustomOps:
             thread.op = tag
         return thread, around, tag, begun, args, kwargs
 
-    def _ended(self, state, result, raised, given=_NONE):
-        """`given`: ids of leaves that a backward has returned a gradient for."""
+    def _ended(self, state, result, raised, given=_NONE, dummies=_NONE):
+        """`given`: ids of leaves that a backward has returned a gradient for. `dummies`: of what it returned for nobody."""
         thread, around, tag, begun, args, kwargs = state
         thread.op = around
         if begun is not None and not raised:
-            self._after(tag, begun, args, kwargs, result, given)
+            self._after(tag, begun, args, kwargs, result, given, dummies)
 
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
@@ -286,7 +287,7 @@ class CustomOps:
                 found["%s_counted"].append(one)
         return found
 
-    def _after(self, tag, begun, args, kwargs, result, given):
+    def _after(self, tag, begun, args, kwargs, result, given, dummies):
         observer = self._observer
         try:
             operands, watched, shared, kept_shared = begun
@@ -302,7 +303,7 @@ class CustomOps:
                     self._record_kept(thread, tag, tag.phase, held, number, kind="%s_shared")
                     for kind, looked in self._written(leaves, states, given).items():
                         self._record_kept(thread, tag, tag.phase, looked, number, states, kind)
-                operands += self._operands(thread, tag, tag.output, result, 1, capture)
+                operands += self._operands(thread, tag, tag.output, result, 1, capture, dummies)
                 if capture is not None and tag.phase != engine.BACKWARD:
                     observer.reused_outputs.see(thread, tag.name, observer.read.tensors((args, kwargs)),
                                                 observer.read.tensors(result))
@@ -313,8 +314,8 @@ class CustomOps:
         except Exception as error:
             observer.failed("custom op", error)
 
-    def _operands(self, thread, tag, kind, structure, is_output, capture):
-        """Packs a TENSOR message for each tensor, if values are wanted, and describes them all."""
+    def _operands(self, thread, tag, kind, structure, is_output, capture, dummies=_NONE):
+        """Packs a TENSOR message for each tensor but the dummies, if values are wanted, and describes them all."""
         observer = self._observer
         op = observer.port.intern(tag.name)
         scope, call = thread.place()
@@ -324,7 +325,7 @@ class CustomOps:
             if value is None:
                 continue
             slot = observer.modules.slot(kind, index)
-            if capture is not None:
+            if capture is not None and id(tensor) not in dummies:
                 thread.batch.tensor(self._phase(thread, tag), capture, scope, call, slot, op, value)
             borrows = is_output and observer.read.borrows(tensor)
             operands.append((slot, is_output, int(borrows), value, values.span_bytes(value)))

@@ -8,6 +8,7 @@ The graph is looked at when a backward pass begins, and only where two calls of 
 import _thread
 import collections
 import itertools
+import math
 
 from ..base import contents, nodes, values
 
@@ -15,6 +16,7 @@ _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph
 _MOST_PARTS = 64  # of one storage that are compared with the next
 _MOST_TOLD = 16  # of a step
+_MOST_PAIRS = 64  # of gradients of one call
 _MOST_COMMON = 8  # of a pair of gradients
 
 # Nodes of what only looks at the memory of its input in another way: whoever takes its output reads that memory.
@@ -144,7 +146,7 @@ class WaitingGradients:
         self._given = {}
 
     def see(self, thread, op, taken, given, receivers, saved):
-        """Behind a backward that took `taken`, in which a gradient may be missing, and gave the tensors `given`.
+        """Behind a backward that took `taken`, in which a gradient may be missing, and gave `given`, with None for what is left out.
         `receivers`: (node, number of its input) of each that gets one of these, empty where that is not known. `saved`: gives
         the tensors that the op has saved. Must run inside `with read.unobserved()`."""
         observer, read = self._observer, self._observer.read
@@ -154,7 +156,7 @@ class WaitingGradients:
             self._given.clear()
         results = []
         for index, tensor in enumerate(given):
-            value = read.again(tensor)
+            value = None if tensor is None else read.again(tensor)
             if value is None:
                 continue
             slot = "grad_input:%d" % index
@@ -195,23 +197,27 @@ class CommonGradients:
 
     def see(self, thread, op, taken, results, receivers, saved):
         """`results`: [(index, values.Memory, position)]; the rest as WaitingGradients.see() has it."""
-        pairs = [(one, other) for at, other in enumerate(results) for one in results[:at] if values.share(one[1], other[1])]
+        pairs = values.pairs([value for _, value, _ in results])[:_MOST_PAIRS]
         if not pairs:
             return
         read = self._observer.read
         passed_on = [value for value in map(read.again, read.tensors(taken)) if value is not None]
-        for (first, one, position), (second, other, _) in pairs:
+        for (first, one, position), (second, other, _) in ((results[one], results[other]) for one, other in pairs):
             pair = op, first, second
+            if self._told[pair] == _MOST_COMMON:
+                continue
             before = self._storages.get(pair)
             if before is not None or len(self._storages) < _MOST_CALLS:
                 self._storages[pair] = one.storage
             to = [_receiver_of(*receivers[index]) for index in (first, second)]
-            if self._told[pair] == _MOST_COMMON or to[0] == to[1] or any(values.share(one, value) for value in passed_on):
+            if to[0] == to[1] or any(values.share(one, value) for value in passed_on):
                 continue
             extent = _extent(one, other)
             word = "foreign" if one.storage != other.storage else "kept" if one.storage == before else "new"
-            # Two windows of what is as large as the op's own gradient are an overlap-add's.
-            if (any(one.storage_bytes == value.storage_bytes for value in passed_on) if extent == "across" else word == "new"):
+            # Two windows of what has as many elements as the op's own gradient are an overlap-add's.
+            elements = one.storage_bytes // values.ELEMENT_BYTES[one.dtype]
+            if (any(elements == math.prod(value.dims[:value.rank]) for value in passed_on) if extent == "across"
+                    else word == "new"):
                 continue
             self._told[pair] += 1
             needed = {_receiver_of(read.bare(tensor).grad_fn, read.bare(tensor).output_nr, tensor) for tensor in saved()}

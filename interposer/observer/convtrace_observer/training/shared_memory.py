@@ -172,16 +172,5 @@ class SharedMemory:
 
 
 def _pairs(items):
-    """(first, second) of tensors that share an element, in the optimizer's order. Of tensors in one memory each is told
-    with the one that begins in front of it."""
-    items = [(one.memory.device, one.memory.index, one.begin, order, one) for order, one in enumerate(items)]
-    items.sort(key=lambda item: item[:4])
-    pairs, reach = [], None
-    for item in items:
-        overlaps = reach is not None and item[:2] == reach[:2] and item[2] < reach[4].end
-        if overlaps and values.share(reach[4].memory, item[4].memory):
-            pairs.append(sorted((reach[3:], item[3:]), key=lambda one: one[0]))
-        if reach is None or item[:2] != reach[:2] or item[4].end > reach[4].end:
-            reach = item
-    pairs.sort(key=lambda pair: pair[1][0])
-    return [(first, second) for (_, first), (_, second) in pairs]
+    """(first, second) of tensors that share an element, in the optimizer's order."""
+    return [(items[first], items[second]) for first, second in values.pairs([one.memory for one in items])]

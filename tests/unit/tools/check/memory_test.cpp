@@ -258,9 +258,10 @@ TEST_CASE("check reused-output: two gradients of a call in one memory", "[check]
     return List{{id, severity, 1, "fc2", "grad_input:1"}};
   };
   for (const char* how : {"whole, kept, needed", "inside, kept, needed", "whole, foreign, needed",
-                          "across, kept, unknown", "across, new, unknown"})
+                          "across, kept, unknown", "across, foreign, unknown"})
     CHECK(found(common(how), id) == at(Severity::kWarning));
-  CHECK(found(common("whole, kept, unknown"), id) == at(Severity::kHint));
+  for (const char* how : {"whole, kept, unknown", "across, new, needed", "across, new, unknown"})
+    CHECK(found(common(how), id) == at(Severity::kHint));
   // An op that adds its inputs, zeros that an op keeps, no such record, no such fact.
   for (const char* how : {"whole, new, needed", "inside, new, needed", "whole, foreign, unknown"})
     CHECK(silent(common(how), id));
@@ -304,6 +305,22 @@ TEST_CASE("check stale-gradient: what an op returns in memory that it keeps", "[
   CHECK(silent(keeping(changing), id));
   CHECK(silent(keeping(constant, 0), id));        // memory is new in each step
   CHECK(silent(keeping(constant, 7, true), id));  // so is what it was given
+  // Numbers of samples that no element has, or that the two do not share.
+  const auto made_up = [&](format::DType dtype, std::optional<size_t> given, size_t returned) {
+    Training run = keeping(half);
+    for (Entry& entry : run.entries) {
+      StatsSpec& value = entry.value;
+      if (value.slot == "grad_output:0" && value.scope == "fc2")
+        value.dtype = dtype, value.sample_bytes = given;
+      if (value.slot == "grad_input:0" && value.op == "mineBackward")
+        value.dtype = dtype, value.sample_bytes = returned;
+    }
+    return run;
+  };
+  CHECK(found(made_up(format::DType::kF64, {}, 64), id) == at_fc2);
+  CHECK(silent(made_up(format::DType::kF64, 15, 15), id));
+  CHECK(silent(made_up(format::DType::kF32, 4, 32), id));
+  CHECK(silent(made_up(format::DType::kF32, {}, 7), id));
   const auto masked = [&](uint32_t step) {
     std::vector<float> values = changing(step);
     std::fill_n(values.begin(), count / 2, 0.0F);
