@@ -88,6 +88,8 @@ inline std::string decode(const CallbackEntry& entry, const void* params) {
           return "context";
         } else if constexpr (std::is_same_v<Decoder, ContextEnd>) {
           return "context ended";
+        } else if constexpr (std::is_same_v<Decoder, SharingCall>) {
+          return "shared";
         } else if constexpr (std::is_same_v<Decoder, ExitDecoder>) {
           return "at exit: " + text(decoder.decode(params));
         } else if constexpr (std::is_same_v<Decoder, EndDecoder>) {

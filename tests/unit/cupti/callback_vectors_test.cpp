@@ -314,6 +314,12 @@ void add_streams_and_contexts(std::vector<Vector>& all) {
        {CBID(cuCtxDestroy_v2), CBID(cuDevicePrimaryCtxReset), CBID(cuDevicePrimaryCtxReset_v2),
         CBID(cuDevicePrimaryCtxRelease), CBID(cuDevicePrimaryCtxRelease_v2)})
     all.push_back(vector(cbid, 0, "context ended"));
+  for (const CUpti_CallbackId cbid :
+       {CBID(cuIpcGetMemHandle), CBID(cuMemExportToShareableHandle),
+        CBID(cuMemPoolExportToShareableHandle), CBID(cuMemPoolExportPointer),
+        CBID(cuMemGetHandleForAddressRange), CBID(cuMemPoolCreate), CBID(cuMemGetDefaultMemPool),
+        CBID(cuMemGetMemPool)})
+    all.push_back(vector(cbid, 0, "shared"));
 }
 
 void add_syncs(std::vector<Vector>& all) {
