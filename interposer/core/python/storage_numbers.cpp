@@ -1,9 +1,19 @@
 #include "interposer/core/python/storage_numbers.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 namespace convtrace::python {
+namespace {
+
+/// Whether nothing else refers to a dictionary: it has no storage then.
+bool is_alone(const PyObject* token) {
+  return static_cast<uint32_t>(token->refcount) == 1;  // 3.14 has flags above
+}
+
+}  // namespace
 
 StorageNumbers::~StorageNumbers() {
   for (const auto& [token, number] : known_) api.Py_DecRef(token);
@@ -18,23 +28,40 @@ uint64_t StorageNumbers::of(PyObject* storage) {
   const uint64_t number = word(Ref(api.PyIter_Next(next_.get())));
   if (failed(number)) return 0;
   known_.emplace(token.get(), number);
-  met_ = true;
+  met_.push_back(token.get());
   static_cast<void>(token.release());
   if (known_.size() > most_) forget_dead();
   return number;
 }
 
-/// A dictionary to which nothing else refers has no storage. What it holds may run code of the program when
-/// it goes, which may ask for a number: so it goes last.
-void StorageNumbers::forget_dead() {
-  std::vector<Ref> dead;
-  for (auto at = known_.begin(); at != known_.end();) {
-    const bool is_alone = static_cast<uint32_t>(at->first->refcount) == 1;  // 3.14 has flags above
-    if (is_alone) dead.emplace_back(at->first);
-    at = is_alone ? known_.erase(at) : std::next(at);
+/// What dictionaries hold may run code of the program when they go, which may ask for a number: so they go
+/// last.
+void StorageNumbers::forget(const std::vector<PyObject*>& dead) {
+  std::vector<Ref> last;
+  last.reserve(dead.size());
+  for (PyObject* const token : dead)
+    if (known_.erase(token) != 0) last.emplace_back(token);
+}
+
+void StorageNumbers::sweep() {
+  if (met_.empty()) return;
+  std::vector<PyObject*> dead;
+  std::ranges::copy_if(std::exchange(met_, {}), std::back_inserter(dead), is_alone);
+  for (size_t i = 0; i < std::min(kInTurn, known_.bucket_count()); ++i) {
+    bucket_ = (bucket_ + 1) % known_.bucket_count();
+    for (auto at = known_.begin(bucket_); at != known_.end(bucket_); ++at)
+      if (is_alone(at->first)) dead.push_back(at->first);
   }
+  forget(dead);
+}
+
+void StorageNumbers::forget_dead() {
+  met_.clear();
+  std::vector<PyObject*> dead;
+  for (const auto& [token, number] : known_)
+    if (is_alone(token)) dead.push_back(token);
+  forget(dead);
   most_ = std::max(kSweptFirst, 2 * known_.size());
-  met_ = false;
 }
 
 }  // namespace convtrace::python

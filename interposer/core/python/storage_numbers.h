@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "interposer/core/python/api.h"
 
@@ -27,20 +28,22 @@ class StorageNumbers {
   /// @return the number of a storage; 0 with Python's error set.
   uint64_t of(PyObject* storage);
   /// Lets go of storages that are gone, where any were met since the last time: a program may have put
-  /// attributes on them.
-  void sweep() {
-    if (met_) forget_dead();
-  }
+  /// attributes on them. Looks at those that were met since then, most of which live for a step, and at
+  /// some of the others in turn, so that a step takes the same beside any number of them.
+  void sweep();
 
  private:
   static constexpr size_t kSweptFirst = 64;  // as in base/storage_numbers.py
+  static constexpr size_t kInTurn = 64;      // buckets of a sweep
 
   void forget_dead();
+  void forget(const std::vector<PyObject*>& dead);
 
   Ref next_;
   std::unordered_map<PyObject*, uint64_t> known_;  ///< from its dictionary, which is owned here
-  size_t most_ = kSweptFirst;  ///< before those whose storage is gone are looked for
-  bool met_ = false;           ///< a storage, since then
+  size_t most_ = kSweptFirst;   ///< before those whose storage is gone are looked for
+  std::vector<PyObject*> met_;  ///< since the last sweep
+  size_t bucket_ = 0;           ///< that was looked at last
 };
 
 }  // namespace convtrace::python
