@@ -4,6 +4,7 @@ import itertools
 from . import tokens
 
 _SWEPT_FIRST = 64  # storages, before the first look for those that are gone
+_IN_TURN = 64  # storages of a sweep
 
 count = itertools.count(1)  # of all observers of a process
 
@@ -15,7 +16,8 @@ class StorageNumbers:
 
     def __init__(self):
         self._known = {}  # id of the dictionary -> (the dictionary, number)
-        self._most, self._met = _SWEPT_FIRST, False
+        self._most = _SWEPT_FIRST
+        self._met, self._turn = [], iter(())  # ids: met since the last sweep; those that are still to be looked at
 
     def of(self, storage):
         token = storage.__dict__
@@ -24,15 +26,21 @@ class StorageNumbers:
             if len(self._known) >= self._most:
                 self._forget_dead()
             known = self._known[id(token)] = token, next(count)
-            self._met = True
+            self._met.append(id(token))
         return known[1]
 
     def sweep(self):
         """Lets go of storages that are gone, where any were met since the last time: a program may have put attributes on
-        them."""
-        if self._met:
-            self._forget_dead()
+        them. Looks at those that were met since then, most of which live for a step, and at some of the others in turn, so
+        that a step takes the same beside any number of them."""
+        if not self._met:
+            return
+        met, self._met = self._met, []
+        in_turn = list(itertools.islice(self._turn, _IN_TURN))
+        if not in_turn:
+            self._turn = iter(list(self._known))
+        tokens.forget_dead(self._known, met + in_turn)
 
     def _forget_dead(self):
         tokens.forget_dead(self._known)
-        self._most, self._met = max(_SWEPT_FIRST, 2 * len(self._known)), False
+        self._most, self._met = max(_SWEPT_FIRST, 2 * len(self._known)), []
