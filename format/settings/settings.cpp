@@ -154,9 +154,8 @@ constexpr SettingSpec kTable[] = {
     row<Overhead>(
         "CONVTRACE_OVERHEAD", "PERCENT|5%", "",
         "How much slower a run may get: what a step with values costs is measured in the first "
-        "steps, "
-        "then values are taken of one step of 1, 2, 5, 10, 20, 50 or 100. Trace the other run with "
-        "`convtrace run --like`."),
+        "steps, then values are taken of one step of 1, 2, 5, 10, 20, 50 or 100. Trace the other "
+        "run with `convtrace run --like`."),
     row<Ranks>("CONVTRACE_RANKS", "0-3,7|all", "all", "Ranks that write a trace."),
     live(row<CheckedText<&S::include, check_patterns>>(
         "CONVTRACE_INCLUDE", "PATTERN[;PATTERN...]", "",

@@ -50,10 +50,9 @@ struct DeviceTensor {
 static_assert(sizeof(DeviceTensor) == 32 && kMaxBatchDims <= UINT8_MAX);
 
 /// What a list of tensors begins with, which follow. Block b takes one tile: of the last tensor whose
-/// first_tile is <= b.
+/// first_tile is <= b. Places in the log: tensor i has those from first_tile + i on.
 struct Batch {
-  uint64_t
-      log;  ///< address of the places of its tensors: tensor i has those from first_tile + i on
+  uint64_t log;    ///< address of the first place of its tensors
   uint64_t slots;  ///< address that slots are counted from
   uint64_t list;   ///< address of a ManyBatch
   uint32_t tensor_count;

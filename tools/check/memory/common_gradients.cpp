@@ -15,8 +15,6 @@
 /// go to one tensor; memory that is new in each call and common as a whole.
 /// Not told apart: an op that sums its inputs, saves one of them and keeps the gradient's memory.
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -35,20 +33,13 @@ struct Common {
 };
 
 std::optional<Common> read_common(std::string_view text) {
-  std::array<std::string_view, 6> parts;
-  for (std::string_view& part : parts) {
-    const size_t comma = &part == &parts.back() ? text.size() : text.find(", ");
-    if (comma == std::string_view::npos) return std::nullopt;
-    part = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 2, text.size()));
-  }
-  Common common{.first = parts[0],
-                .second = parts[1],
-                .extent = parts[3],
-                .how = parts[4],
-                .saved = parts[5]};
-  const char* const end = parts[2].data() + parts[2].size();
-  if (std::from_chars(parts[2].data(), end, common.position).ec != std::errc()) return std::nullopt;
+  const auto first = cut(text, ", "), second = cut(text, ", "), position = cut(text, ", "),
+             extent = cut(text, ", "), how = cut(text, ", ");
+  if (!how) return std::nullopt;
+  Common common{.first = *first, .second = *second, .extent = *extent, .how = *how, .saved = text};
+  const char* const end = position->data() + position->size();
+  if (std::from_chars(position->data(), end, common.position).ec != std::errc())
+    return std::nullopt;
   return common;
 }
 

@@ -13,7 +13,6 @@
 /// or copied, before the next call; outputs in the memory of an input; a pass without gradients, in
 /// which nobody can tell the first output from the second.
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -32,19 +31,15 @@ struct Reuse {
 };
 
 std::optional<Reuse> read_reuse(std::string_view text) {
-  std::string_view parts[5];
-  for (size_t i = 0; i < 5; ++i) {
-    const size_t comma = i == 4 ? text.size() : text.find(", ");
-    if (comma == std::string_view::npos) return std::nullopt;
-    parts[i] = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 2, text.size()));
-  }
+  const auto slot = cut(text, ", "), first = cut(text, ", "), second = cut(text, ", "),
+             call = cut(text, ", ");
+  if (!call) return std::nullopt;
   const auto number = [](std::string_view part) {
     size_t value = 0;
     std::from_chars(part.data(), part.data() + part.size(), value);
     return value;
   };
-  return Reuse{parts[0], parts[4], number(parts[1]), number(parts[2])};
+  return Reuse{*slot, text, number(*first), number(*second)};
 }
 
 /// "AddBackward0" is the backward of "Add".

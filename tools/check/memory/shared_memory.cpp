@@ -40,14 +40,6 @@ struct Shared {
   bool whole = false;
 };
 
-std::optional<std::string_view> cut(std::string_view& text, std::string_view until) {
-  const size_t at = text.find(until);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view part = text.substr(0, at);
-  text.remove_prefix(at + until.size());
-  return part;
-}
-
 std::optional<Shared> read_shared(const format::Definitions& names, const FactSeen& fact) {
   const std::string_view name = names.text(fact.name);
   std::string_view text = fact.value;

@@ -32,6 +32,14 @@ bool contains_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
+std::optional<std::string_view> cut(std::string_view& text, std::string_view until) {
+  const size_t at = text.find(until);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view part = text.substr(0, at);
+  text.remove_prefix(at + until.size());
+  return part;
+}
+
 void Facts::take(const StepValues& step) {
   for (const FactSeen& fact : step.facts) {
     const std::string name(names_.text(fact.name));

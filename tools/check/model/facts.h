@@ -19,6 +19,10 @@
 
 namespace convtrace::check {
 
+/// Takes what a text has in front of `until` off it, and that.
+/// @return what was in front; nullopt, and the text as it was, where there is none.
+std::optional<std::string_view> cut(std::string_view& text, std::string_view until);
+
 class Facts {
  public:
   explicit Facts(const format::Definitions& names) : names_(names) {}
