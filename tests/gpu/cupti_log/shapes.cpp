@@ -171,6 +171,7 @@ struct Finder {
   }
   const Shape* operator()(ContextCall) const { return &none; }
   const Shape* operator()(ContextEnd) const { return &none; }
+  const Shape* operator()(SharingCall) const { return &none; }
   const Shape* operator()(ExitDecoder decoder) const { return find(key(decoder.decode)); }
   const Shape* operator()(EndDecoder decoder) const { return find(key(decoder.decode)); }
   template <typename Item>
