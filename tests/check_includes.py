@@ -87,8 +87,9 @@ ROOMS = {
     "tools/diff/facts": "reader tools/common tools/diff/model",
     "tools/diff/read": "format/file format/file/columns reader tools/common tools/diff/model",
     "tools/diff/whole": "cupti/stats/tile tools/common tools/diff/compare tools/diff/model tools/diff/read",
+    "tools/diff/shown": "tools/common tools/diff/align tools/diff/compare tools/diff/model",
     "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare "
-        "tools/diff/facts tools/diff/flow tools/diff/model tools/diff/read tools/diff/whole",
+        "tools/diff/facts tools/diff/flow tools/diff/model tools/diff/read tools/diff/shown tools/diff/whole",
     "tools/diff/cause": "tools/common tools/diff/compare tools/diff/model tools/diff/verdict",
     "tools/diff/ranks": "tools/common tools/diff/cause tools/diff/facts tools/diff/model tools/diff/read tools/diff/verdict tools/diff/whole",
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/cause tools/diff/compare "

@@ -217,26 +217,6 @@ TEST_CASE("cause: data that are a multiple", "[diff][cause]") {
   CHECK(rule_of(result).empty());
 }
 
-TEST_CASE("cause: data in another order", "[diff][cause]") {
-  DiffResult result = diverged(Phase::kData, "", "input:0");
-  for (SideReport* side : {&result.root->record.base, &result.root->record.cand}) {
-    side->stats.count = 8;
-    side->stats.mean = 0.5;
-    side->stats.l2 = 3;
-    side->stats.std = 1;
-  }
-  CHECK(rule_of(result).empty());  // equal bits
-  SideReport& cand = result.root->record.cand;
-  cand.stats.hash = 1;
-  CHECK(rule_of(result) ==
-        "order: input:0 of the root module has the same numbers in another order");
-  cand.capture = result.root->record.base.capture = format::Capture::kHash;
-  CHECK(rule_of(result).empty());
-  cand.capture = result.root->record.base.capture = format::Capture::kStats;
-  cand.stats.l2 = 3.0001;
-  CHECK(rule_of(result).empty());
-}
-
 TEST_CASE("cause: code of the root's class, a compiled region", "[diff][cause]") {
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.root->region.name = "0/1 forward";

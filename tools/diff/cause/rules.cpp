@@ -209,25 +209,11 @@ std::optional<Cause> by_scaled_input(const DiffResult& result) {
                {"nothing before it differs"}};
 }
 
-/// Whether two tensors have the same numbers in another order, as far as their sums and extremes tell.
-bool are_permuted(const SideReport& base, const SideReport& cand) {
-  constexpr double kLargest = 1e-12;  // of sums in f64 that are added in another order
-  const format::Stats &a = base.stats, &b = cand.stats;
-  const auto near = [](double x, double y) {
-    return std::abs(x - y) <= kLargest * std::max(std::abs(x), std::abs(y));
-  };
-  return base.capture != format::Capture::kHash && a.count > 1 && a.count == b.count &&
-         a.hash != b.hash && a.min == b.min && a.max == b.max && a.amin_nonzero == b.amin_nonzero &&
-         near(a.mean, b.mean) && near(a.l2, b.l2) && near(a.std, b.std);
-}
-
-std::optional<Cause> by_order(const DiffResult& result) {
-  const RecordReport& root = result.root->record;
-  if (root.phase != Phase::kData || !are_permuted(root.base, root.cand)) return std::nullopt;
-  return Cause{"order",
-               root.slot + " of " + tools::module_text(root.scope) +
-                   " has the same numbers in another order",
-               {"sum, norm and extremes of the first value that differs are equal"}};
+/// What the values alone show. Of a shuffle and of first weights the generator that differs is the reason.
+std::optional<Cause> by_values(const DiffResult& result) {
+  const auto& shown = result.root->shown;
+  if (!shown || (shown->is_drawn && generator(result) != nullptr)) return std::nullopt;
+  return Cause{shown->rule, shown->text, shown->evidence};
 }
 
 /// Numbers are drawn from a generator in another state: initial weights, data, dropout.
@@ -258,6 +244,25 @@ std::optional<Cause> by_code(const DiffResult& result) {
   return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
 }
 
+/// A function of the root's module, as F.dropout, draws: what it was given agrees, and so do its weights,
+/// and a generator began to differ as the step began, or is known to as the next one does.
+std::optional<Cause> by_draws(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  const bool is_made_here = root.record.slot.starts_with("output:") && !root.came_in &&
+                            root.weights != Shown::kDifferent &&
+                            agrees(root.record.comparison.worst_input);
+  if (root.record.phase != Phase::kForward || !is_made_here) return std::nullopt;
+  const auto fact = std::ranges::find_if(result.facts, [&](const FactDifference& one) {
+    return one.kind == FactKind::kGenerator &&
+           (one.step == root.record.step || one.step == root.record.step + 1);
+  });
+  if (fact == result.facts.end()) return std::nullopt;
+  return Cause{"generator",
+               fact_text(*fact),
+               {"what " + tools::module_text(root.record.scope) +
+                " took agrees, and its result does not: a function in it may draw"}};
+}
+
 std::optional<Cause> by_region(const DiffResult& result) {
   const RegionPlace& region = result.root->region;
   if (region.name.empty() || !region.border_equal) return std::nullopt;
@@ -272,10 +277,19 @@ std::optional<Cause> probable_cause(const DiffResult& result) {
   if (!result.root) return std::nullopt;
   if (auto found = find_cause(*result.root, result.base_findings, result.cand_findings))
     return Cause{.rule = "finding", .text = {}, .evidence = {}, .finding = std::move(found)};
-  constexpr std::array kRules = {
-      by_known_setting,     by_write, by_module_setting,  by_shared_weight,
-      by_optimizer_setting, by_type,  by_scaled_input,    by_order,
-      by_generator,         by_code,  by_optimizer_state, by_region};
+  constexpr std::array kRules = {by_known_setting,
+                                 by_write,
+                                 by_module_setting,
+                                 by_shared_weight,
+                                 by_optimizer_setting,
+                                 by_type,
+                                 by_values,
+                                 by_scaled_input,
+                                 by_generator,
+                                 by_code,
+                                 by_draws,
+                                 by_optimizer_state,
+                                 by_region};
   for (const auto rule : kRules) {
     if (auto cause = rule(result)) return cause;
   }

@@ -18,9 +18,10 @@ double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
 
 }  // namespace
 
-std::optional<Factor> factor_of(const format::Stats& base_stats, const format::Stats& cand_stats) {
+bool Factor::is_one() const { return std::abs(value - 1) < 4 * rest || std::abs(value - 1) < 1e-3; }
+
+std::optional<Factor> multiple_of(const format::Sketch& base, const format::Sketch& cand) {
   constexpr double kLargestRest = 0.02;
-  const format::Sketch &base = base_stats.sketch, &cand = cand_stats.sketch;
   if (!base.is_known() || !cand.is_known()) return std::nullopt;
   const int exponent = std::max(base.exponent, cand.exponent);
   const double bb = product(base, base, exponent), ab = product(cand, base, exponent);
@@ -28,9 +29,21 @@ std::optional<Factor> factor_of(const format::Stats& base_stats, const format::S
   if (!(bb > 0) || !(aa > 0)) return std::nullopt;
   const double factor = ab / bb;
   const double rest = std::sqrt(std::max(0.0, aa - factor * ab) / aa);
-  if (rest > kLargestRest || std::abs(factor - 1) < 4 * rest || std::abs(factor - 1) < 1e-3)
-    return std::nullopt;
-  return Factor{factor, rest};
+  return rest > kLargestRest ? std::nullopt : std::optional(Factor{factor, rest});
+}
+
+format::Sketch minus(const format::Sketch& a, const format::Sketch& b) {
+  format::Sketch difference{.exponent = std::max(a.exponent, b.exponent)};
+  for (size_t i = 0; i < format::Sketch::kBuckets; ++i)
+    difference.bucket[i] =
+        static_cast<float>(std::ldexp(double{a.bucket[i]}, a.exponent - difference.exponent) -
+                           std::ldexp(double{b.bucket[i]}, b.exponent - difference.exponent));
+  return difference;
+}
+
+std::optional<Factor> factor_of(const format::Stats& base, const format::Stats& cand) {
+  const auto factor = multiple_of(base.sketch, cand.sketch);
+  return factor && !factor->is_one() ? factor : std::nullopt;
 }
 
 }  // namespace convtrace::diff

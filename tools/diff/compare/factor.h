@@ -1,6 +1,7 @@
 #pragma once
 /// @file factor.h
-/// Tells whether one tensor is a multiple of another, from their sketches.
+/// Tells whether one tensor is a multiple of another, from their sketches. Sketches are linear: that
+/// of a difference is the difference of theirs.
 
 #include <optional>
 
@@ -11,7 +12,16 @@ namespace convtrace::diff {
 struct Factor {
   double value = 1;  ///< the candidate over the baseline
   double rest = 0;   ///< of the candidate, relative to its size, that is no multiple
+
+  /// Whether it is one, as far as 0.1 % and the rest tell.
+  [[nodiscard]] bool is_one() const;
 };
+
+/// @return nullopt if the sketches are not known, or one is zero, or `cand` is no multiple.
+[[nodiscard]] std::optional<Factor> multiple_of(const format::Sketch& base,
+                                                const format::Sketch& cand);
+/// @return the sketch of a - b. Both are known.
+[[nodiscard]] format::Sketch minus(const format::Sketch& a, const format::Sketch& b);
 
 /// @return nullopt if the sketches are not known, or the candidate is no multiple, or it is the
 /// baseline itself within 0.1 %.

@@ -102,6 +102,8 @@ bool all_steps_equal(const reader::TraceReader& base, const reader::TraceReader&
   return !sums.empty() && sums == reader::load_step_sums(cand.container());
 }
 
+bool is_generator(const Key& key) { return key.second.starts_with("rng."); }
+
 bool is_optimizer_class(std::string_view fact) {
   return fact.starts_with("optimizer.") && fact.ends_with(".class");
 }
@@ -132,13 +134,14 @@ class FactDiff::Rank {
       const auto a = base_.next_step(), b = cand_.next_step();
       return a && b ? std::min(a, b) : a ? a : b;
     };
-    // Modes are told in the step behind the one of which they are (mode()).
+    // Modes are told in the step behind the one of which they are (mode()), and generators as they were
+    // when it ended.
     for (auto step = next(); step && (*step <= last_step || *step - 1 == last_step);
          step = next()) {
       base_.take(*step, touched);
       cand_.take(*step, touched);
       for (const Key& key : touched)
-        if (*step <= last_step || key.second == kMode) compare(key, *step);
+        if (*step <= last_step || key.second == kMode || is_generator(key)) compare(key, *step);
       touched.clear();
     }
     for (FactDifference& generator : generators_) {
@@ -151,7 +154,7 @@ class FactDiff::Rank {
     const Known *a = base_.find(key), *b = cand_.find(key);
     if (key.second.starts_with("optimizer.")) {
       optimizer(key, a, b, step);
-    } else if (key.first.empty() && !key.second.starts_with("rng.")) {
+    } else if (key.first.empty() && !is_generator(key)) {
       return;  // all others are of modules
     } else if (key.second == "autocast") {
       of_first_call(key, a, b, "off", step);
@@ -161,7 +164,7 @@ class FactDiff::Rank {
       mode(key, a, b, step);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
-    } else if (key.second.starts_with("rng.")) {
+    } else if (is_generator(key)) {
       generator(key.second.substr(4), *a, *b, step);
     } else if (key.second == "class") {
       const std::string ours = last_part(a->value), theirs = last_part(b->value);

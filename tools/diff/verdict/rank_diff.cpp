@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/common/text.h"
 #include "tools/diff/align/align.h"
 #include "tools/diff/align/lineage.h"
 #include "tools/diff/compare/dimensions.h"
@@ -76,6 +77,7 @@ void RankDiff::run(StepSource& base, StepSource& cand,
     }
     after_step();
   }
+  if (outcome_.root) outcome_.root->shown = shown_.cause();
   outcome_.one_sided = one_sided_.groups();
   outcome_.waived += one_sided_.waived();
   for (const auto& [cand_scope, pair] : scopes_.renamed()) {
@@ -301,7 +303,11 @@ void RankDiff::find_root(const StepPair& pair) {
   root.weights_differ &= outcome_.steps == 0;
   root.rounding_enlarged = outcome_.carried.count != 0;
   // A value of one run alone that is the root is not before itself.
-  const bool is_alone = !root.setting.empty() || !root.only_in.empty();
+  const bool is_alone = !root.has_values();
+  if (root.leads_on())
+    shown_.begin(pair.base, pair.cand, pair.alignment.matches,
+                 pair.alignment.matches[root.position],
+                 root.record.slot + " of " + tools::module_text(root.record.scope));
   if (root.position < is_alone) return;
   root.one_sided_before =
       one_sided_.before(pair, pair.alignment.matches[root.position - (is_alone ? 1 : 0)]);
@@ -309,6 +315,7 @@ void RankDiff::find_root(const StepPair& pair) {
 
 /// They are held for a root.
 void RankDiff::take_weights(const StepRecords& step, bool in_base) {
+  shown_.take(step, in_base);
   if (!outcome_.root) last_weights_.take(step, in_base);
 }
 

@@ -22,6 +22,7 @@
 #include "tools/diff/compare/noise.h"
 #include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
+#include "tools/diff/shown/shown_causes.h"
 #include "tools/diff/verdict/first_weights.h"
 #include "tools/diff/verdict/one_sided.h"
 #include "tools/diff/verdict/one_sided_root.h"
@@ -159,6 +160,7 @@ class RankDiff {
   bool same_structure_ = true;
   uint64_t matched_in_earlier_steps_ = 0;
   LastWeights last_weights_;
+  ShownCauses shown_;
   FirstWeights first_weights_;
   WrittenWeights written_{names_, last_weights_};
 };

@@ -22,6 +22,7 @@
 #include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/read/replicas.h"
+#include "tools/diff/shown/shown_cause.h"
 #include "tools/diff/verdict/step_summary.h"
 #include "tools/diff/whole/apart_value.h"
 
@@ -266,6 +267,9 @@ struct RootReport {
   RegionPlace region{};
   /// If the root is a gradient that `record` only received: whose backward made it.
   std::optional<MadeBy> made_by{};
+
+  /// What the values alone show of the cause.
+  std::optional<ShownCause> shown{};
 
   /// Whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }

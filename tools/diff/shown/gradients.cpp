@@ -1,0 +1,98 @@
+#include "tools/diff/shown/gradients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+bool is_gradient(const ValueRecord& record) {
+  return record.kind == SlotKind::kGrad && !record.key.op;
+}
+
+/// The multiple that all gradients have in common.
+template <typename Pairs>
+std::optional<double> common_factor(const Pairs& pairs) {
+  std::optional<Factor> first;
+  for (const auto& pair : pairs) {
+    const auto factor = multiple_of(*pair.base, *pair.cand);
+    if (!factor || factor->is_one()) return std::nullopt;
+    if (!first) first = factor;
+    if (!Factor{factor->value / first->value, factor->rest + first->rest}.is_one())
+      return std::nullopt;
+  }
+  return first && pairs.size() > 1 ? std::optional(first->value) : std::nullopt;
+}
+
+ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_loss) {
+  const double by = factor > 1 ? factor : 1 / factor;
+  const bool of_passes = passes > 1 && Factor{by / static_cast<double>(passes), 0}.is_one();
+  const std::string times = tools::number_text(factor, 4) + " times the baseline's";
+  return {"scaled-gradient",
+          of_passes ? "all gradients are " + times + ", and the step has " +
+                          tools::count_text(passes) + " backward passes: the " +
+                          run_name(factor < 1) + " does not divide the loss by their number"
+                    : "all gradients are " + times +
+                          (behind_loss ? ": they are scaled or summed otherwise"
+                                       : ": the loss is scaled or divided otherwise"),
+          {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"}};
+}
+
+}  // namespace
+
+void Gradients::take(const StepRecords& step, bool in_base) {
+  OfRun& run = last_[in_base ? 0 : 1];
+  run.step = step.step;
+  run.sketches.clear();
+  for (const ValueRecord& record : step.values)
+    if (is_gradient(record) && !record.unclipped)
+      run.sketches[parameter_key(record)] = record.stats.sketch;
+}
+
+bool Gradients::adds_up(std::span<const Pair> pairs, bool in_base, uint32_t step) const {
+  const OfRun& last = last_[in_base ? 0 : 1];
+  if (last.step + 1 != step) return false;
+  return std::ranges::all_of(pairs, [&](const Pair& pair) {
+    const auto before = last.sketches.find(pair.parameter);
+    if (before == last.sketches.end() || !before->second.is_known()) return false;
+    const format::Sketch& with = in_base ? *pair.base : *pair.cand;
+    const auto added = multiple_of(before->second, minus(with, in_base ? *pair.cand : *pair.base));
+    return added && added->is_one();
+  });
+}
+
+std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRecords& cand,
+                                          std::span<const Match> matches, bool behind_loss) const {
+  std::vector<Pair> pairs;
+  std::unordered_set<uint64_t> seen;
+  for (const Match& match : matches) {
+    const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
+    if (!is_gradient(a) || !seen.insert(parameter_key(a)).second) continue;
+    const bool is_known = a.stats.sketch.is_known() && b.stats.sketch.is_known();
+    if (is_known && a.stats.hash != b.stats.hash)
+      pairs.push_back({parameter_key(a), &a.stats.sketch, &b.stats.sketch});
+  }
+  if (pairs.empty()) return std::nullopt;
+  for (const bool in_base : {false, true}) {
+    if (!adds_up(pairs, in_base, base.step)) continue;
+    const std::string before = std::to_string(base.step - 1), now = std::to_string(base.step);
+    const std::string other = run_name(!in_base);
+    return ShownCause{
+        "not-zeroed",
+        std::string("the ") + run_name(in_base) +
+            "'s gradients were not set to zero between steps " + before + " and " + now,
+        {"those of " + tools::counted(pairs.size(), "parameter") + " are the " + other +
+         "'s of step " + now + " and its own of step " + before + " added up"}};
+  }
+  const auto factor = common_factor(pairs);
+  if (!factor) return std::nullopt;
+  const auto passes = std::ranges::count_if(
+      base.values, [](const ValueRecord& one) { return one.kind == SlotKind::kLoss; });
+  return scaled(*factor, pairs.size(), static_cast<uint64_t>(passes), behind_loss);
+}
+
+}  // namespace convtrace::diff

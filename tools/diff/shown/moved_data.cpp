@@ -1,0 +1,189 @@
+#include "tools/diff/shown/moved_data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "format/model/dtype.h"
+#include "tools/common/element.h"
+#include "tools/common/text.h"
+
+namespace convtrace::diff {
+namespace {
+
+/// What all calls of a place have in common.
+uint64_t place_of(const ValueRecord& record) {
+  RecordKey key = record.key;
+  key.call = key.occurrence = 0;
+  return KeyHash{}(key);
+}
+
+}  // namespace
+
+bool MovedData::is_data(const ValueRecord& record) {
+  return record.kind == SlotKind::kInput &&
+         (record.key.phase == format::Phase::kData ||
+          (record.of_loss && format::number_class(record.dtype) != format::NumberClass::kFloat));
+}
+
+void MovedData::Sums::add(const ValueRecord& record) {
+  const format::Stats& one = record.stats;
+  if (one.count == 0) return;
+  count += static_cast<double>(one.count);
+  sum += one.mean * static_cast<double>(one.finite);
+  l1 += tools::wide_as_double(record.dtype, one.l1);
+  squares += one.l2 * one.l2;
+  low = std::min(low, tools::extreme_as_double(record.dtype, one.min));
+  high = std::max(high, tools::extreme_as_double(record.dtype, one.max));
+  least = std::min(least, tools::magnitude_as_double(record.dtype, one.amin_nonzero));
+}
+
+/// Sums of few numbers of a coarse grid agree by chance: there are about (size / grid)^3 * count of them.
+bool MovedData::Sums::agree(const Sums& other, double trials) const {
+  constexpr double kLargest = 1e-12;  // of sums in f64 that are added in another order
+  constexpr double kLeastSums = 1e3;
+  const double size = std::sqrt(squares / count) / least;
+  return count > 1 && count == other.count && low == other.low && high == other.high &&
+         low < high && least == other.least && std::abs(sum - other.sum) <= kLargest * l1 &&
+         std::abs(l1 - other.l1) <= kLargest * l1 &&
+         std::abs(squares - other.squares) <= kLargest * squares &&
+         size * size * size * count > kLeastSums * trials;
+}
+
+void MovedData::take(const StepRecords& step, bool in_base) {
+  OfRun& run = runs_[in_base ? 0 : 1];
+  const uint64_t root = items_.empty() ? 0 : items_.front().place;
+  for (const ValueRecord& record : step.values) {
+    if (!is_data(record)) continue;
+    const uint64_t place = place_of(record);
+    if (run.kept < kMost) {
+      run.places[place].push_back({record.stats.hash, step.step, record.key.call});
+      ++run.kept;
+    }
+    if (!open_ || place != root) continue;
+    open_ &= record.capture != format::Capture::kHash;
+    run.all.add(record);
+    run.sums.push_back(run.all);
+  }
+  if (!in_base && open_) compare_sums(step.step);
+}
+
+void MovedData::compare_sums(uint32_t step) {
+  std::vector<Sums>&base = runs_[0].sums, &cand = runs_[1].sums;
+  const size_t both = std::min(base.size(), cand.size());
+  for (size_t i = 0; i < both && open_; ++i) {
+    if (!base[i].agree(cand[i], static_cast<double>(++compared_))) continue;
+    ordered_at_ = step;
+    open_ = false;
+  }
+  for (std::vector<Sums>* sums : {&base, &cand})
+    sums->erase(sums->begin(), sums->begin() + static_cast<ptrdiff_t>(both));
+}
+
+void MovedData::begin(const StepRecords& base, const StepRecords& cand,
+                      std::span<const Match> matches, const Match& root, std::string what) {
+  const ValueRecord& first = base.values[root.base];
+  if (!is_data(first)) return;
+  const auto number = [&](const StepRecords& step, uint32_t at, size_t run) {
+    const uint64_t place = place_of(step.values[at]);
+    const auto known = runs_[run].places.find(place);
+    size_t before = known == runs_[run].places.end() ? 0 : known->second.size();
+    for (uint32_t i = 0; i < at; ++i)
+      before += is_data(step.values[i]) && place_of(step.values[i]) == place;
+    return before;
+  };
+  const auto add = [&](const Match& match) {
+    items_.push_back({place_of(base.values[match.base]),
+                      {number(base, match.base, 0), number(cand, match.cand, 1)}});
+  };
+  add(root);
+  // Behind an output, what code between modules gives a criterion is made of that.
+  bool is_made = false;
+  for (const Match& match : matches) {
+    const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
+    is_made |= a.kind == SlotKind::kOutput;
+    const bool is_given = !is_made || format::number_class(a.dtype) != format::NumberClass::kFloat;
+    if (match.base != root.base && is_given && is_data(a) && is_data(b) &&
+        a.key.call == first.key.call && a.stats.hash != b.stats.hash && place_of(a) == place_of(b))
+      add(match);
+  }
+  what_ = std::move(what);
+  root_step_ = base.step;
+  open_ = true;
+}
+
+const MovedData::Seen* MovedData::seen(bool in_base, uint64_t place, ptrdiff_t at) const {
+  const auto known = runs_[in_base ? 0 : 1].places.find(place);
+  if (known == runs_[in_base ? 0 : 1].places.end() || at < 0 ||
+      at >= static_cast<ptrdiff_t>(known->second.size()))
+    return nullptr;
+  return &known->second[static_cast<size_t>(at)];
+}
+
+/// Whether what one run has, so many calls behind the root's, is the other's at that distance.
+bool MovedData::holds(bool in_base, ptrdiff_t distance, size_t later) const {
+  return std::ranges::all_of(items_, [&](const Item& item) {
+    const auto of = [&](bool base) {
+      return static_cast<ptrdiff_t>(item.at[base ? 0 : 1] + later);
+    };
+    const Seen* own = seen(in_base, item.place, of(in_base));
+    const Seen* other = seen(!in_base, item.place, of(!in_base) + distance);
+    return own != nullptr && other != nullptr && own->hash == other->hash;
+  });
+}
+
+std::optional<MovedData::Found> MovedData::found() const {
+  if (items_.empty()) return std::nullopt;
+  const Item& root = items_.front();
+  for (const bool in_base : {false, true}) {
+    const auto at = static_cast<ptrdiff_t>(root.at[in_base ? 1 : 0]);  // in the other run
+    const auto known = runs_[in_base ? 1 : 0].places.find(root.place);
+    if (known == runs_[in_base ? 1 : 0].places.end()) continue;
+    const auto calls = static_cast<ptrdiff_t>(known->second.size());
+    for (ptrdiff_t far = 1; far < calls; ++far) {
+      for (const ptrdiff_t distance : {far, -far}) {
+        if (!holds(in_base, distance, 0)) continue;
+        size_t run = 1;
+        while (holds(in_base, distance, run)) ++run;
+        return Found{in_base, distance,
+                     *seen(in_base, root.place, static_cast<ptrdiff_t>(root.at[in_base ? 0 : 1])),
+                     *seen(!in_base, root.place, at + distance), run};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ShownCause> MovedData::cause() const {
+  if (const auto moved = found()) {
+    const auto place = [&](const Seen& one) {
+      return (moved->own.step == moved->elsewhere.step
+                  ? "call " + std::to_string(one.call) + " of step "
+                  : std::string("step ")) +
+             std::to_string(one.step);
+    };
+    std::vector<std::string> evidence = {"the hashes of " +
+                                         tools::counted(items_.size(), "tensor") + " are equal"};
+    if (moved->run > 1)
+      evidence.push_back("so are those of the next " + tools::counted(moved->run - 1, "call"));
+    return ShownCause{"other-data",
+                      std::string("the ") + run_name(moved->in_base) + "'s data of " +
+                          place(moved->own) + " are the " + run_name(!moved->in_base) + "'s of " +
+                          place(moved->elsewhere),
+                      std::move(evidence)};
+  }
+  if (!ordered_at_) return std::nullopt;
+  if (compared_ == 1)
+    return ShownCause{"order",
+                      what_ + " has the same numbers in another order",
+                      {"sum, norm and extremes of the first value that differs are equal"},
+                      true};
+  return ShownCause{"order",
+                    what_ + " has the same numbers in another order in the " +
+                        tools::count_text(compared_) + " calls from step " +
+                        std::to_string(root_step_) + " to step " + std::to_string(*ordered_at_) +
+                        ": shuffled otherwise",
+                    {"their sums, norms and extremes together are equal"},
+                    true};
+}
+
+}  // namespace convtrace::diff

@@ -1,0 +1,24 @@
+#pragma once
+/// @file shown_cause.h
+/// A cause that follows from the values alone: what one run has is what the other has elsewhere.
+///
+/// Place:    this room finds it in the root's step and beside it; cause/rules.cpp tells it.
+
+#include <string>
+#include <vector>
+
+namespace convtrace::diff {
+
+struct ShownCause {
+  std::string rule;                   ///< its name in the JSON report
+  std::string text;                   ///< one line
+  std::vector<std::string> evidence;  ///< what joins it to the root
+  bool is_drawn = false;              ///< a generator may have drawn other numbers
+};
+
+/// @return the run, in words.
+[[nodiscard]] inline const char* run_name(bool in_base) {
+  return in_base ? "baseline" : "candidate";
+}
+
+}  // namespace convtrace::diff
