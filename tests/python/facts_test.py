@@ -252,9 +252,9 @@ class OptimizerFacts(ObservedTest):
         batch = self.observer.threads.state.batch
         with Refuse():
             known, _ = facts.meet(optimizer)
-            facts.tell(batch, optimizer, known)
+            facts.tell(batch, optimizer, optimizer.param_groups, known)
             optimizer.param_groups[0]["lr"] = nn.Linear  # no tensor at all
-            facts.tell(batch, optimizer, known)
+            facts.tell(batch, optimizer, optimizer.param_groups, known)
         batch.submit()
         self.assertEqual([f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")],
                          ["0.125", "type"])
@@ -277,7 +277,7 @@ class OptimizerFacts(ObservedTest):
         optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")
         facts = program_facts.OptimizerFacts(self.observer)
         known, _ = facts.meet(optimizer)
-        facts.tell(self.observer.threads.state.batch, optimizer, known)
+        facts.tell(self.observer.threads.state.batch, optimizer, optimizer.param_groups, known)
         self.observer.threads.state.batch.submit()
         self.assertIn("tensor", [f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")])
         self.observer.read.skipped = 0

@@ -4,7 +4,6 @@ changed, and read without an operator of torch, a call of the program's code or 
 import ctypes
 import functools
 import hashlib
-import itertools
 import operator
 import os
 import struct
@@ -187,23 +186,28 @@ def _within_limit(text):
 
 
 class _Group:
-    """What was told of a parameter group: its settings by name, and the objects that they were."""
+    """What was told of a parameter group: its settings by name; and the keys of the group with their objects, of which the
+    first are the parameters, that are not kept."""
 
-    __slots__ = ("settings", "objects")
+    __slots__ = ("settings", "keys", "objects")
 
     def __init__(self):
-        self.settings, self.objects = {}, None
+        self.settings, self.keys, self.objects = {}, None, None
 
     def is_told(self, group):
-        """Whether the group has the settings that were told: the same objects, none of which can change. Told by identity,
-        since `==` of a tensor is an operator."""
-        return (self.objects is not None and dict.__len__(group) == 1 + len(self.settings)
-                and all(map(operator.is_, map(functools.partial(dict.get, group), self.settings, itertools.repeat(self)),
-                            self.objects)))
+        """Whether the group has the settings that were told: the same objects, none of which can change. Compared by
+        identity, since `==` of a tensor is an operator."""
+        if self.keys is None or dict.__len__(group) != len(self.keys):
+            return False
+        objects = iter(dict.values(group))
+        next(objects)
+        return all(map(operator.is_, dict.keys(group), self.keys)) and all(map(operator.is_, objects, self.objects))
 
-    def keep(self, settings, objects):
-        fixed = all(contents.is_one_of(type(one), _PLAIN) or type(one) is tuple and is_plain(one) for one in objects)
-        self.settings, self.objects = settings, objects if fixed else None
+    def keep(self, settings, group):
+        keys, objects = tuple(dict.keys(group)), tuple(dict.values(group))[1:]
+        fixed = keys and type(keys[0]) is str and keys[0] == "params" and all(
+            contents.is_one_of(type(one), _PLAIN) or type(one) is tuple and is_plain(one) for one in objects)
+        self.settings, self.keys, self.objects = settings, keys if fixed else None, objects
 
 
 def _token(optimizer):
@@ -247,13 +251,13 @@ class OptimizerFacts:
         self._count += 1
         return known, True
 
-    def tell(self, batch, optimizer, known):
+    def tell(self, batch, optimizer, all_groups, known):
+        """`all_groups`: its parameter groups"""
         number, groups = _MOST_NUMBERED if known.number is None else known.number, known.groups
         if not groups:
             batch.event_fact(0, "optimizer.%d.class" % number, contents.path_of(type(optimizer)))
             for name, value in self._observer.module_facts.code.of_class(type(optimizer)):
                 batch.fact(name, value)
-        all_groups = contents.attribute(optimizer, "param_groups")
         if not issubclass(type(all_groups), list):  # a property of the program would run
             if not groups:
                 batch.event_fact(0, "optimizer.%d.unread" % number, "param_groups")
@@ -275,7 +279,7 @@ class OptimizerFacts:
                 if name not in known.settings or known.settings[name] != value:
                     text = value if type(value) is str else repr(value)
                     batch.event_fact(0, "optimizer.%d.%d.%s" % (number, index, name), text[:1000])
-            known.keep(settings, tuple(objects.values()))
+            known.keep(settings, group)
 
     def _text(self, value):
         """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""

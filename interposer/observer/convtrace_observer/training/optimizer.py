@@ -14,12 +14,12 @@ _GONE_BY = 16  # modules of a root without one, for each call at which they are 
 
 class _Step:
     """An optimizer's step under way, or one that raised. `before`: what was in the thread's slot. `known`: of the facts.
-    `unread`: whether its gradients are still to be read."""
+    `groups`: its parameter groups. `unread`: whether its gradients are still to be read."""
 
-    __slots__ = ("optimizer", "thread", "before", "known", "unread")
+    __slots__ = ("optimizer", "thread", "before", "known", "groups", "unread")
 
-    def __init__(self, optimizer, thread, before, known):
-        self.optimizer, self.thread, self.before, self.known = optimizer, id(thread), before, known
+    def __init__(self, optimizer, thread, before, known, groups):
+        self.optimizer, self.thread, self.before, self.known, self.groups = optimizer, id(thread), before, known, groups
         self.unread = True
 
 
@@ -36,7 +36,7 @@ class Optimizers:
         self._keeps_state = observer.port.setting("CONVTRACE_OPTIMIZER_STATE") == "1"
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
-        self._shared = shared_memory.SharedMemory(observer, torch)
+        self._shared = shared_memory.SharedMemory(observer, torch, self._of_groups)
         self._steps = []  # of all threads; one within another one's stands behind it
 
     def install(self):
@@ -68,7 +68,7 @@ class Optimizers:
 
     def forget(self):
         self._facts = program_facts.OptimizerFacts(self._observer)
-        self._shared = shared_memory.SharedMemory(self._observer, self._torch)
+        self._shared = shared_memory.SharedMemory(self._observer, self._torch, self._of_groups)
         self._steps = []
 
     def any_made(self):
@@ -144,14 +144,16 @@ class Optimizers:
         known, is_new = self._facts.meet(optimizer)
         if is_new:
             self._count_updates(thread, optimizer)
-        self._facts.tell(thread.batch, optimizer, known)
-        raised = self._take(thread, optimizer)
+        groups = contents.attribute(optimizer, "param_groups")
+        self._facts.tell(thread.batch, optimizer, groups, known)
+        raised = self._take(self._find(thread, optimizer))
         before = raised.before if raised is not None else (thread.slot[0], thread.slot[1])  # forward, or inside of backward
-        self._steps.append(_Step(id(optimizer), thread, before, known))
+        step = _Step(id(optimizer), thread, before, known, groups)
+        self._steps.append(step)
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
         if not _has_closure(optimizer, args, kwargs):
-            self._read_gradients(thread, optimizer)
+            self._read_gradients(thread, optimizer, step)
 
     def _find(self, thread, optimizer):
         """@return the step that an optimizer is in; None if it is in none"""
@@ -160,13 +162,12 @@ class Optimizers:
                 return step
         return None
 
-    def _take(self, thread, optimizer):
-        """Ends an optimizer's step, and those within it that raised. @return it; None if it was in none"""
-        found = self._find(thread, optimizer)
-        if found is not None:
-            behind = self._steps[self._steps.index(found):]
-            self._steps = [step for step in self._steps if step not in behind or step.thread != found.thread]
-        return found
+    def _take(self, ended):
+        """Ends an optimizer's step, and those within it that raised. @return it; None for None"""
+        if ended is not None:
+            at = self._steps.index(ended)
+            self._steps[at:] = [step for step in self._steps[at:] if step.thread != ended.thread]
+        return ended
 
     def _taken(self, original):
         """Around the function in which LBFGS takes the gradients, behind each call of the closure."""
@@ -177,7 +178,8 @@ class Optimizers:
         def gather(optimizer, *args, **kwargs):
             try:
                 if observer.active and not observer.is_compiling():
-                    self._read_gradients(observer.threads.state, optimizer)
+                    thread = observer.threads.state
+                    self._read_gradients(thread, optimizer, self._find(thread, optimizer))
             except Exception as error:
                 observer.failed("gradients of a closure", error)
             try:
@@ -188,16 +190,16 @@ class Optimizers:
 
         return gather
 
-    def _read_gradients(self, thread, optimizer):
-        """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call."""
-        step = self._find(thread, optimizer)
+    def _read_gradients(self, thread, optimizer, step):
+        """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call. `step`: None
+        for an optimizer that is in none."""
         if step is None or not step.unread:
             return
         step.unread = False
         if self._observer.capture:
-            self._observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), True)
+            self._observer.hot.parameters(thread, step.groups, True)
             if step.known.number is not None:
-                self._shared.before(thread, step.known.number, optimizer, self._parameters)
+                self._shared.before(thread, step.known.number, optimizer, step.groups)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -217,12 +219,14 @@ class Optimizers:
         observer = self._observer
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        self._read_gradients(thread, optimizer)  # behind a closure, which is left alone: a program may know it
-        step = self._take(thread, optimizer)
+        step = self._find(thread, optimizer)
+        self._read_gradients(thread, optimizer, step)  # behind a closure, which is left alone: a program may know it
+        self._take(step)
         if observer.capture:
-            observer.hot.parameters(thread, contents.attribute(optimizer, "param_groups"), False)
+            groups = step.groups if step is not None else contents.attribute(optimizer, "param_groups")
+            observer.hot.parameters(thread, groups, False)
             if step is not None and step.known.number is not None:
-                self._shared.after(thread, step.known.number, optimizer, self._parameters)
+                self._shared.after(thread, step.known.number, optimizer, groups)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         else:
@@ -307,9 +311,6 @@ class Optimizers:
                     return int(count)
         return 0
 
-    def _parameters(self, optimizer):
-        return self._of_groups(contents.attribute(optimizer, "param_groups"))
-
     def _of_groups(self, groups):
         for group, settings in enumerate(contents.elements(groups)):
             for index, parameter in enumerate(contents.elements(contents.value_at(settings, "params"))):
@@ -319,7 +320,7 @@ class Optimizers:
     def _state(self, optimizer):
         """Records the optimizer's state of each parameter, in slots such as state:weight.exp_avg."""
         states = contents.by_identity(contents.attribute(optimizer, "state"))
-        for parameter, owner in self._parameters(optimizer):
+        for parameter, owner in self._of_groups(contents.attribute(optimizer, "param_groups")):
             for key, tensor in contents.items(states.get(id(parameter))):
                 if issubclass(type(tensor), self._torch.Tensor):
                     yield tensor, owner.place, self._observer.port.intern(
@@ -383,8 +384,9 @@ def _has_closure(optimizer, args, kwargs):
     """Whether step() has a closure to call for forward and backward. Gradients before that call belong to the step before,
     or do not exist."""
     given = kwargs.get("closure")
-    if given is None:
-        given = next((one for one in args if one is not optimizer), None)
+    for one in args:
+        if given is None and one is not optimizer:
+            given = one
     return callable(given)
 
 

@@ -39,15 +39,16 @@ class _Watch:
 
 
 class SharedMemory:
-    def __init__(self, observer, torch):
+    def __init__(self, observer, torch, parameters):
+        """`parameters`: gives (parameter, owner) of the groups of an optimizer."""
         self._observer = observer
-        self._tensor = torch.Tensor
+        self._tensor, self._parameters = torch.Tensor, parameters
         self._watches = {}  # number of an optimizer -> _Watch
         self._in_turn = set()  # pairs of states' parameters that two optimizers write, which are told once
         self._written = {}  # (storage, address) of a state -> {number of an optimizer: the _Item as it left it}
 
-    def before(self, thread, number, optimizer, parameters):
-        """Before a step, whose gradients are complete. `parameters`: gives (parameter, owner) of an optimizer."""
+    def before(self, thread, number, optimizer, groups):
+        """Before a step, whose gradients are complete. `groups`: the optimizer's."""
         state = contents.attribute(optimizer, "state")  # a property would run code of the program, and is another optimizer's
         if not issubclass(type(state), dict):
             return  # somebody else's optimizer
@@ -65,7 +66,7 @@ class SharedMemory:
         if not watch.due and not early:
             return
         with self._observer.read.unobserved():
-            all_parameters = list(parameters(optimizer))
+            all_parameters = list(self._parameters(groups))
             gradients = self._items((parameter, self._observer.read.bare(parameter).grad, owner.place, "grad:" + owner.name)
                                     for parameter, owner in all_parameters)
             watch.gradients, before = {}, watch.gradients
@@ -84,13 +85,13 @@ class SharedMemory:
                                  if item.memory.storage in watch.written}
         self._submit(thread)
 
-    def after(self, thread, number, optimizer, parameters):
+    def after(self, thread, number, optimizer, groups):
         """Behind a step."""
         watch = self._watches.get(number)
         if watch is None or not watch.due:
             return
         with self._observer.read.unobserved():
-            all_parameters = list(parameters(optimizer))
+            all_parameters = list(self._parameters(groups))
             weights = self._items((parameter, parameter, owner.place, "param:" + owner.name)
                                   for parameter, owner in all_parameters)
             for first, second in _pairs(weights):
