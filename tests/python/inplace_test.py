@@ -28,6 +28,11 @@ TOLD = {
     "wrong_state_of_a_cell": ("warning", "overwritten", "ScaledBackward", "saved_buffer:0"),
     "wrong_buffer_multiplied": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_buffer_written": ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
+    "wrong_hook_of_an_op": ("error", "overwritten", None, "output:0"),
+    "wrong_hook_of_a_container": ("warning", "overwritten", None, "output:0"),
+    "wrong_hook_of_a_gradient": ("error", "overwritten", "ExpBackward", "grad_output:0"),
+    "wrong_state_of_an_object": ("warning", "overwritten", "MaskBackward", "state:Kept.mask"),
+    "wrong_state_on_a_module": ("warning", "overwritten", "OwnedMaskBackward", "state:owner.mask"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 
@@ -66,7 +71,9 @@ class Kept(ProgramTest):
         found = self.findings_of("alike", 0)
         self.assertEqual({(one["level"], one["kind"], one["op"], one["slot"]) for one in found}, {
             ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
-            ("info", "overwritten", "NearestBackward", "saved_buffer:1")})
+            ("info", "overwritten", "NearestBackward", "saved_buffer:1"),
+            ("info", "overwritten", "AveragedBackward", "state_read:Kept.mean"),
+            ("info", "overwritten", "ScratchedBackward", "state_read:scratch")})
 
 
 if __name__ == "__main__":

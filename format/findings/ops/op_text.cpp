@@ -121,7 +121,11 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
                      ", is not what it was as " + named(finding.made) + hashes +
                      ": it was written in between, and PyTorch does not tell. ";
-  if (finding.writer_known) {
+  if (definitions.text(finding.reader.slot).starts_with("state")) {
+    text += "What lies there was first seen as " + named(finding.first) +
+            ": each call has its own, and the backward of this one gets that of another. Keep what "
+            "a backward needs on its ctx. ";
+  } else if (finding.writer_known) {
     text += writer(finding, definitions) +
             " is what lies there now: it was written into memory that is still needed. Write into "
             "memory of its own, or work on a copy. ";
@@ -130,8 +134,8 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
             ": a buffer that is used again too early. ";
   } else {
     text +=
-        "No op that is recorded gave these bytes: look for a kernel, code of NumPy, or a write "
-        "through .data between the two, as into a buffer that is used again too early. ";
+        "No op that is recorded gave these bytes: look for a hook, a kernel, code of NumPy, or a "
+        "write through .data between the two, as into a buffer that is used again too early. ";
   }
   if (definitions.text(finding.reader.slot).starts_with("lent:")) {
     text += "If no layer needs that data for its gradient, nothing is wrong.";

@@ -45,21 +45,34 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
   if (!known || bytes.hash != stats->stats.hash) bytes = seen_of(*stats, is_result);
   if (is_kept) return kept(*stats, role, findings);
+  if (role == SlotRole::kState || role == SlotRole::kStateRead)
+    return state(*stats, role, findings);
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kNeeded) return needed(*stats, findings);
   if (!stats->op && phase == format::Phase::kForward &&
       (role == SlotRole::kTaken || role == SlotRole::kGiven))
     kept_.get(key_in_call(*stats)).first = seen_of(*stats, role == SlotRole::kGiven);
   if (role == SlotRole::kTaken && forward) taken(*stats);
-  if (role == SlotRole::kTaken && !forward && !suspected_.empty()) gradient(*stats, findings);
+  if (role == SlotRole::kTaken && !forward) gradient(*stats, findings);
+  if (is_left(role) && !forward) shared(*stats, role, findings);
   if (role == SlotRole::kGiven && forward) given(*stats);
 }
 
 /// An op or a module has made a value, or passes on one that it has taken: then it is no maker.
 void Overwritten::given(const format::TensorStats& event) {
   const auto [seen, known] = values_.get(key_of_value(event));
-  if (!known || seen.hash != event.stats.hash || seen.step != event.header.step)
-    seen = seen_of(event, true);
+  if (known && seen.hash == event.stats.hash && seen.step == event.header.step) return;
+  const Seen made = std::exchange(seen, seen_of(event, true));
+  if (known && is_around(event, made)) suspect(event, made);
+}
+
+/// Whether a module gives what was made within its call: its code and its hooks alone came in between.
+bool Overwritten::is_around(const format::TensorStats& event, const Seen& made) const {
+  if (event.op || !made.given) return false;
+  if (made.place.scope == event.place.scope) return made.place.call == event.place.call;
+  const std::string_view outer = definitions_.text(event.place.scope),
+                         inner = definitions_.text(made.place.scope);
+  return outer.empty() || (inner.starts_with(outer) && inner.substr(outer.size()).starts_with('.'));
 }
 
 Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {
@@ -92,6 +105,37 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   const Begun* const begun = begun_.find(key_of_memory(event));
   finding.hint = role == SlotRole::kKeptBuffer && (begun == nullptr || !begun->alike);
   report(std::move(finding), findings);
+}
+
+/// Behind a forward, or before its backward, which reads what is there then.
+void Overwritten::state(const format::TensorStats& event, SlotRole role, Findings& findings) {
+  const uint64_t name = mix(key_of_call(event.op, event.place), event.slot.value);
+  const uint64_t key = mix(name, event.bytes);
+  if (event.place.phase != format::Phase::kBackward) {
+    kept_.get(key).first = kept_.get(mix(key, key_of_memory(event))).first = seen_of(event, true);
+    return;
+  }
+  const Seen* const made = kept_.find(key);
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  if (made == nullptr || made->hash == event.stats.hash || made->step != event.header.step ||
+      first == nullptr || first->step != made->step ||
+      first->place.phase == format::Phase::kBackward)
+    return;
+  const Seen* const there = kept_.find(mix(key, key_of_memory(event)));
+  OpFinding finding = finding_of(event, *made);
+  finding.loosely = true;
+  finding.hint =
+      role == SlotRole::kStateRead || (there != nullptr && there->step == event.header.step);
+  report(std::move(finding), findings);
+}
+
+/// Behind a backward, of a gradient that others perhaps held when it began.
+void Overwritten::shared(const format::TensorStats& event, SlotRole role, Findings& findings) {
+  const auto found = suspected_.find(key_of_shared(event));
+  if (found == suspected_.end()) return;
+  if (role == SlotRole::kLeftShared && found->second.header.step == event.header.step)
+    report(std::move(found->second), findings);
+  suspected_.erase(found);
 }
 
 /// What a buffer was when an op first saved it in a step: an average goes on from where it was left.
@@ -129,15 +173,27 @@ void Overwritten::taken(const format::TensorStats& event) {
   const auto [seen, known] = values_.get(key_of_value(event));
   const Seen now = seen_of(event, false);
   const Seen made = std::exchange(seen, known && seen.hash == now.hash ? seen : now);
-  if (!known || !made.given || made.hash == now.hash || made.step != now.step ||
-      made.collectives != now.collectives)
-    return;
+  if (known && made.given && made.hash != now.hash) suspect(event, made);
+}
+
+/// A value has other bytes than when it was made.
+void Overwritten::suspect(const format::TensorStats& event, const Seen& made) {
+  if (made.step != event.header.step || made.collectives != collectives_) return;
   if (suspected_.size() == kMostSuspected) suspected_.clear();
   suspected_.emplace(key_of_output(made.op, made.place, made.slot), finding_of(event, made));
 }
 
-/// Of an output: it has a part in the backward pass.
+/// Of an output: it has a part in the backward pass. Between a module's record and that of the op whose
+/// output is the module's, hooks alone can have written the gradient.
 void Overwritten::gradient(const format::TensorStats& event, Findings& findings) {
+  const auto [come, known] = came_.get(key_in_call(event));
+  if (!event.op) {
+    come = seen_of(event, false);
+  } else if (known && !come.op && come.step == event.header.step && come.hash != event.stats.hash &&
+             come.collectives == collectives_) {
+    if (suspected_.size() == kMostSuspected) suspected_.clear();
+    suspected_.insert_or_assign(key_of_shared(event), finding_of(event, come));
+  }
   const auto found = suspected_.find(key_of_output(event.op, event.place, event.slot));
   if (found == suspected_.end()) return;
   if (found->second.header.step == event.header.step) {
@@ -163,7 +219,13 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   finding.made = owner_of(made);
   finding.reader = owner_of(reader);
   const Seen* const first = bytes_.find(key_of_memory(victim));
-  finding.writer_known = first != nullptr && first->given && first->step == reader.step;
+  const auto is_reader = [&reader](const Seen& seen) {
+    return seen.place.scope == reader.place.scope && seen.place.call == reader.place.call &&
+           seen.place.phase == reader.place.phase && seen.op == reader.op &&
+           seen.slot == reader.slot;
+  };
+  finding.writer_known =
+      first != nullptr && first->given && first->step == reader.step && !is_reader(*first);
   const Seen& told = finding.writer_known ? *first : reader;
   if (first != nullptr) finding.first = owner_of(*first);
   finding.place = told.place;
@@ -171,6 +233,11 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   finding.slot = told.slot;
   finding.other = finding.writer_known ? victim.slot : made.slot;
   return finding;
+}
+
+/// Of a gradient that an op's backward takes in one call of a module.
+uint64_t Overwritten::key_of_shared(const format::TensorStats& event) const {
+  return mix(mix(key_in_call(event), event.op.value), 1);
 }
 
 /// Of a value in one call of a module.

@@ -7,9 +7,16 @@
 ///   returned and before its backward runs. One storage, place and number of in-place writes, and
 ///   other bytes: its backward reads what somebody else has written. Of a buffer of the module a hint,
 ///   unless the steps begin with the same bytes in it: an average goes on from step to step.
+/// - What the code of a backward names of an object that outlives the call (slots state:NAME and
+///   state_read:NAME): another tensor of its size is there, with what the forward of a later call has
+///   put there. A hint where each forward does not make it anew (an average), and where the memory is
+///   the same (a scratch buffer).
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
-///   step finds changed. It is told when the output's gradient comes, which proves that the output is
-///   a part of the graph; memory that a program uses as it likes has none.
+///   step finds changed, or the module around it that gives it, too (a hook). It is told when the
+///   output's gradient comes, which proves that the output is a part of the graph; memory that a
+///   program uses as it likes has none.
+/// - The gradient of a module's output, which is other bytes when the backward of the op that made that
+///   output takes it (a hook), while others hold its memory.
 /// - What a node of torch's own has saved of a module's input or output, in memory that NumPy has,
 ///   too (slots needed:NAME): before the node runs, it is held against the record of that call.
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
@@ -74,15 +81,20 @@ class Overwritten {
 
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
+  void state(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);
   void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
+  [[nodiscard]] bool is_around(const format::TensorStats& event, const Seen& made) const;
+  void suspect(const format::TensorStats& event, const Seen& made);
+  void shared(const format::TensorStats& event, SlotRole role, Findings& findings);
   void gradient(const format::TensorStats& event, Findings& findings);
   void begin_step(const format::TensorStats& buffer);
   [[nodiscard]] bool is_read_only(const format::TensorStats& buffer) const;
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
+  [[nodiscard]] uint64_t key_of_shared(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_in_call(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_of_output(format::StringId op, const format::Place& place,
                                        format::StringId slot) const;
@@ -94,6 +106,7 @@ class Overwritten {
   /// Behind the forward: by op, module call, slot and value; of a module by call and value.
   Recent<Seen> kept_;
   Recent<Seen> values_;            ///< of the forward pass: the last record of each value
+  Recent<Seen> came_;              ///< of the backward pass: by call of a module and value
   Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
   Recent<Begun> begun_;            ///< of buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics

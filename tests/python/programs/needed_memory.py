@@ -412,6 +412,206 @@ def wrong_buffer_written():
     train(model, model.parameters())
 
 
+class Inside(nn.Module):
+    """Calls an op as a module."""
+
+    def __init__(self, op):
+        nn.Module.__init__(self)
+        self.op = op
+
+    def forward(self, x):
+        return self.op(x)
+
+
+def limited(module, args, out):
+    """A forward hook."""
+    raw(out).clamp_(-0.1, 0.1)
+
+
+@case
+def wrong_hook_of_an_op():
+    model = named(nn.Sequential(nn.Linear(8, 8), Inside(Exp.apply), nn.Linear(8, 4)))
+    model[1].register_forward_hook(limited)
+    train(model, model.parameters())
+
+
+@case
+def wrong_hook_of_a_container():
+    model = named(nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 4)))
+    model[0].register_forward_hook(limited)
+    train(model, model.parameters())
+
+
+class Branched(nn.Module):
+    """`hook` gets the gradient of the act's output, which is that of the branch beside it, too."""
+
+    def __init__(self, hook, shares=True):
+        nn.Module.__init__(self)
+        self.first, self.act, self.last = nn.Linear(8, 8), Inside(Exp.apply), nn.Linear(8, 4)
+        self.hook, self.shares = hook, shares
+        named(self)
+
+    def forward(self, x):
+        h = self.first(x).tanh()
+        y = self.act(h)
+        y.register_hook(self.hook)
+        return self.last(y + h if self.shares else y)
+
+
+def halved(grad):
+    raw(grad).mul_(0.5)
+
+
+@case
+def wrong_hook_of_a_gradient():
+    model = Branched(halved)
+    train(model, model.parameters())
+
+
+@case
+def right_hook_of_a_gradient():
+    for model in Branched(halved, shares=False), Branched(lambda grad: grad * 0.5):
+        train(model, model.parameters())
+
+
+@case
+def right_hooks():
+    """They give other tensors, write what PyTorch counts, or give the tensor other memory."""
+    def rounded(module, args, out):
+        out.data = (out.data * 8).round() / 8
+
+    for hook in (lambda module, args, out: out.clamp(-0.1, 0.1)), (lambda module, args, out: out.mul_(0.5)), rounded:
+        model = named(nn.Sequential(nn.Sequential(nn.Linear(8, 8), Inside(torch.sin)), nn.Linear(8, 4)))
+        model[0].register_forward_hook(hook)
+        train(model, model.parameters())
+
+
+def mask_of(op):
+    """As a module: two calls before the first's backward."""
+    return Block(lambda h: op(0.3 - op(h)))
+
+
+class Kept:
+    """Attributes that calls of ops have in common."""
+
+
+@case
+def wrong_state_of_an_object():
+    class Mask(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mask = (x > 0).float()
+            return x * Kept.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * Kept.mask
+
+    model = mask_of(Mask.apply)
+    train(model, model.parameters())
+
+
+@case
+def wrong_state_on_a_module():
+    class OwnedMask(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, owner):
+            ctx.owner, owner.mask = owner, (x > 0).float()
+            return x * owner.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.owner.mask, None
+
+    model = mask_of(lambda h: OwnedMask.apply(h, model.first))
+    train(model, model.parameters())
+
+
+@case
+def right_state_of_objects():
+    """A stack, a table that grows, what the backward writes itself, what it does not read, and state of one call."""
+    stack, tables = [], {}
+
+    class Stacked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            stack.append(x > 0)
+            return x * stack[-1]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * stack.pop()
+
+    class Tabled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.size = tables["size"] = tables.get("size", 1) + 1
+            tables["cos"] = torch.linspace(0, 1, 8 * ctx.size).cos()
+            return x * tables["cos"][:8]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * tables["cos"][:8]
+
+    class Rewritten(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            Kept.scratch = x.tanh()
+            return Kept.scratch.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            Kept.scratch = ctx.saved_tensors[0].tanh()
+            return grad * (1 - Kept.scratch.square())
+
+    class Logged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, owner):
+            ctx.owner, owner.last = owner, x * 2
+            return x * owner.scale
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.owner.scale, None
+
+    for op in Stacked.apply, Tabled.apply, Rewritten.apply, lambda h: Logged.apply(h, model.first):
+        model = mask_of(op)
+        model.first.scale = 2
+        train(model, model.parameters())
+
+
+@case
+def alike_states():
+    """An average that the backward reads, and a scratch buffer that it fills."""
+    scratch = torch.empty(6, 8)
+
+    class Averaged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mean = 0.9 * getattr(Kept, "mean", 1) + 0.1 * x.abs().mean(0)
+            return x / Kept.mean
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad / Kept.mean
+
+    class Scratched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.tanh(x, out=scratch).clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, = ctx.saved_tensors
+            return grad * (1 - torch.tanh(x, out=scratch).square())
+
+    for op in Averaged.apply, Scratched.apply:
+        model = mask_of(op)
+        train(model, model.parameters())
+
+
 @case
 def right_state_of_a_cell():
     """Each call has a state of its own, or writes it before it is saved; statistics are not read by the backward."""

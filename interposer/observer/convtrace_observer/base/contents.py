@@ -12,7 +12,7 @@ _of_class = type.__dict__["__dict__"].__get__
 # How Python gives out the dictionary of an object: of one whose class is written in Python, and of some of its own. The
 # others' functions are foreign: wrapt's asks the object behind a proxy, and makes it if need be.
 _OF_PYTHON = vars(type("", (), {}))["__dict__"].__doc__
-_OF_KNOWN = tuple(vars(kind)["__dict__"] for kind in (types.ModuleType, type(functools.lru_cache(len))))
+_OF_KNOWN = tuple(vars(kind)["__dict__"] for kind in (types.ModuleType, types.SimpleNamespace, type(functools.lru_cache(len))))
 _NOTHING = object()
 
 

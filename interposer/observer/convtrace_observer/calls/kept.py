@@ -1,10 +1,12 @@
 """What an autograd.Function keeps for its backward, and who else holds the memory of a tensor.
 
 A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in what functions among these attributes
-close over. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved
+close over. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the backward
+names. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved
 (checkpointing, offloading), reading would run them: such a node is left alone.
 """
 import collections
+import dis
 import functools
 import types
 
@@ -12,6 +14,7 @@ from ..base import contents, signals
 
 _MOST = 64  # tensors of one node, and elements of a list that are looked at: to walk what is larger may cost
 _MOST_CALLS = 256
+_MOST_CLASSES = 1 << 12
 
 # References that C++ counts in a backward that has all to itself: to a gradient, a saved tensor, the base of a saved view
 # (beside the view's own); to the storage of what is no view.
@@ -23,6 +26,7 @@ class Kept:
         self._observer, self._read = observer, observer.read
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         self._nodes, self._packs_single = nodes, False
+        self._outside = {}  # code of a backward -> _Outside
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
         self._torch, self._counts = torch, None
@@ -60,7 +64,21 @@ class Kept:
                 found.append(("ctx", name, value))
             else:
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
+        found += [(kind, name, one) for kind, name, one in self._outside_of(node) if self._read.is_plain(one)]
         return found[:_MOST]
+
+    def _outside_of(self, node):
+        """What the backward reads of objects that are not the call's own."""
+        kind = type(node)._forward_cls
+        function = _function_of(kind, "backward")
+        if function is None:
+            return ()
+        known = self._outside.get(function.__code__)
+        if known is None:
+            if len(self._outside) == _MOST_CLASSES:
+                self._outside.clear()
+            known = self._outside[function.__code__] = _Outside(kind, function)
+        return known.tensors(node, function)
 
     def saved(self, node):
         """Of tensors() those of save_for_backward."""
@@ -113,6 +131,71 @@ class Kept:
         except Exception as error:  # a kind of tensor without a storage
             signals.let_pass(error)
             return False
+
+
+class _Outside:
+    """What the code of a Function's backward names: globals, variables that it closes over, attributes (also of what is on
+    ctx), keys. Left out is what it writes itself: it may be a scratch buffer."""
+
+    def __init__(self, kind, backward):
+        loaded, stored = _names(backward.__code__, "LOAD"), _names(backward.__code__, "STORE", "DELETE")
+        self._globals = [name for name in loaded["GLOBAL"] if name not in stored["GLOBAL"]
+                         and type(backward.__globals__.get(name)) not in _NO_STATE]
+        self._keys = () if stored["SUBSCR"] else [one for one in backward.__code__.co_consts if type(one) is str]
+        self._attributes = {name: "state_read" for name in (*loaded["ATTR"], *loaded["METHOD"]) if name not in stored["ATTR"]}
+        for forward in _function_of(kind, "forward"), _function_of(kind, "setup_context"):
+            for name in _made_anew(forward.__code__) if forward is not None else ():
+                if name in self._attributes:
+                    self._attributes[name] = "state"  # each call puts its own there, and no average
+
+    def tensors(self, node, backward):
+        """Yields (kind of slot, name, what is there)."""
+        roots = [(name, backward.__globals__.get(name)) for name in self._globals] + _closed_over(backward)
+        for name, root in (*roots, *vars(node).items()):
+            kind_of_root = type(root)
+            if issubclass(kind_of_root, dict):
+                yield from (("state_read", "%s.%s" % (name, key), contents.value_at(root, key)) for key in self._keys)
+                continue
+            look = contents.found_in if issubclass(kind_of_root, type) else contents.attribute
+            if look is contents.attribute and (kind_of_root in _NO_STATE or contents.module_of(kind_of_root) == "torch"):
+                continue
+            yield from ((kind, "%s.%s" % (name, one), look(root, one)) for one, kind in self._attributes.items())
+        yield from (("state_read", name, root) for name, root in roots)  # a tensor, perhaps
+
+
+# Of objects into which no call has put a tensor.
+_NO_STATE = frozenset((types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type(None), int, float, bool,
+                       str, tuple, list))
+
+
+def _function_of(kind, name):
+    """A function of a class as it was written, under its decorators; None where it has none."""
+    found = contents.found_in(kind, name)
+    if issubclass(type(found), (staticmethod, classmethod)):
+        found = found.__func__
+    while type(found) is types.FunctionType and type(found.__dict__.get("__wrapped__")) is types.FunctionType:
+        found = found.__dict__["__wrapped__"]
+    return found if type(found) is types.FunctionType else None
+
+
+def _names(code, *verbs):
+    """What a function loads or stores, by what it is: LOAD_GLOBAL and so on."""
+    found = collections.defaultdict(list)
+    for one in dis.get_instructions(code):
+        verb, _, kind = one.opname.partition("_")
+        if verb in verbs and one.argval not in found[kind]:
+            found[kind].append(one.argval)
+    return found
+
+
+def _made_anew(code):
+    """The attributes that a function writes before it reads them: what it adds to is an average."""
+    first = {}
+    for one in dis.get_instructions(code):
+        verb, _, kind = one.opname.partition("_")
+        if kind in ("ATTR", "METHOD"):
+            first.setdefault(one.argval, verb)
+    return [name for name, verb in first.items() if verb == "STORE"]
 
 
 def _parts(value):

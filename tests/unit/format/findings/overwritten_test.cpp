@@ -285,6 +285,118 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
   CHECK(p.findings.empty());
 }
 
+TEST_CASE("overwritten: an output that a hook of the module around it writes is told",
+          "[judge][overwritten]") {
+  Program p;
+  const char* around = "h";
+  p.value(Phase::kForward, "h.act", "", "output:0", 5);
+  SECTION("which gives it") {
+    p.value(Phase::kForward, around, "", "output:0", 6);
+    p.value(Phase::kBackward, "h.act", "", "grad_output:0", 9);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("output:0 of module h ") != std::string::npos);
+    CHECK(p.text(0).find("look for a hook") != std::string::npos);
+    return;
+  }
+  SECTION("unchanged") { p.value(Phase::kForward, around, "", "output:0", 5); }
+  SECTION("another module, which has used the buffer again") {
+    p.value(Phase::kForward, "hat", "", "output:0", 6);
+  }
+  SECTION("another op in it, which has") {
+    p.value(Phase::kForward, around, "Pool", "output:0", 6);
+    p.value(Phase::kForward, around, "", "output:0", 6);
+  }
+  SECTION("a write that PyTorch counted") {
+    p.version = 1;
+    p.value(Phase::kForward, around, "", "output:0", 6);
+  }
+  p.value(Phase::kBackward, "h.act", "", "grad_output:0", 9);
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: a gradient that a hook writes while others hold it is told",
+          "[judge][overwritten]") {
+  Program p;
+  p.backward("", "grad_output:0", 5);
+  SECTION("held by others") {
+    p.backward("ExpBackward", "grad_output:0", 6);
+    p.backward("ExpBackward", "grad_output_shared:0", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    CHECK(p.text(0).find("grad_output:0 of op ExpBackward") != std::string::npos);
+    return;
+  }
+  SECTION("its own") {
+    p.backward("ExpBackward", "grad_output:0", 6);
+    p.backward("ExpBackward", "grad_output_after:0", 6);
+    p.backward("ExpBackward", "grad_output_shared:0", 6);
+  }
+  SECTION("written by the op") {
+    p.backward("ExpBackward", "grad_output:0", 5);
+    p.backward("ExpBackward", "grad_output_shared:0", 6);
+  }
+  SECTION("of another call, for which the program has filled its memory again") {
+    p.call = 1;
+    p.backward("ExpBackward", "grad_output:0", 6);
+    p.backward("ExpBackward", "grad_output_shared:0", 6);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: state of an object that a later call has replaced",
+          "[judge][overwritten]") {
+  Program p;
+  const char *state = "state:STATE.mask", *later = "state:STATE.mask@1";
+  const auto replaced = [&p](const char* first, const char* second) {
+    p.forward("Mask", first, 5);
+    p.storage = 2;
+    p.forward("Mask", second, 6);
+    p.backward("MaskBackward", second, 6);
+    CHECK(p.findings.empty());
+    p.backward("MaskBackward", first, 6);
+  };
+  SECTION("each call makes its own") {
+    replaced(state, later);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("was first seen as state:STATE.mask@1 of op Mask") != std::string::npos);
+    return;
+  }
+  SECTION("an average, or nobody knows") {
+    replaced("state_read:STATE.mean", "state_read:STATE.mean@1");
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+    return;
+  }
+  SECTION("a scratch buffer, perhaps") {
+    p.forward("Mask", state, 5);
+    p.forward("Mask", later, 6);
+    p.backward("MaskBackward", state, 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+    return;
+  }
+  SECTION("the same bytes in another tensor") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    p.backward("MaskBackward", state, 5);
+  }
+  SECTION("what no forward has put there") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    p.backward("MaskBackward", state, 6);
+  }
+  SECTION("put there in a later step") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    ++p.step;
+    p.forward("Other", later, 6);
+    p.backward("MaskBackward", state, 6);
+  }
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("overwritten: a view with other strides reads other bytes in its order",
           "[judge][overwritten]") {
   for (const uint64_t strides : {uint64_t{0}, uint64_t{7}}) {
