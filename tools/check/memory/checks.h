@@ -13,6 +13,7 @@ std::unique_ptr<Check> make_shared_memory();
 std::unique_ptr<Check> make_reused_output();
 std::unique_ptr<Check> make_common_gradients();  ///< reused-output
 std::unique_ptr<Check> make_kept_gradient();     ///< stale-gradient
+std::unique_ptr<Check> make_kept_sum();          ///< gradients-add-up
 std::unique_ptr<Check> make_recomputed_buffer();
 
 }  // namespace convtrace::check

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "tests/unit/tools/check/check_run.h"
 
@@ -328,6 +329,63 @@ TEST_CASE("check stale-gradient: what an op returns in memory that it keeps", "[
   };
   CHECK(silent(keeping(masked), id));
   CHECK(silent(keeping([count](uint32_t) { return std::vector<float>(count, 0.5F); }), id));
+}
+
+/// An op in fc2 that returns `returns(step)` for the gradient of fc2's output, which is `given(step)`.
+Training returning(const std::function<std::vector<float>(uint32_t)>& given,
+                   const std::function<std::vector<float>(uint32_t)>& returns, uint32_t steps = 6) {
+  Training run = training(steps);
+  for (uint32_t step = 0; step < steps; ++step) {
+    StatsSpec& output = run.at(step, "fc2", "grad_output:0");
+    output.values = given(step);
+    StatsSpec taken = output;
+    taken.op = "mineBackward";
+    StatsSpec returned = taken;
+    returned.slot = "grad_input:0";
+    returned.values = returns(step);
+    run.value(step, std::move(taken)).value(step, std::move(returned));
+  }
+  return run;
+}
+
+TEST_CASE("check gradients-add-up: what an op returns is a sum over its calls", "[check][memory]") {
+  const std::string id = "gradients-add-up";
+  const size_t count = training(1).at(0, "fc2", "grad_output:0").values.size();
+  const auto given = [count](uint32_t step) {
+    std::vector<float> values = noise(800 + step, count);
+    for (float& one : values) one += 0.2F + 0.1F * static_cast<float>(step % 3);
+    return values;
+  };
+  /// Each call adds what it was given times `factor` to `kept` of what is there.
+  const auto sum = [&](double factor, double kept) {
+    return [=](uint32_t step) {
+      std::vector<float> all(count);
+      for (uint32_t one = 0; one <= step; ++one) {
+        all = scaled(std::move(all), kept);
+        const std::vector<float> own = given(one);
+        for (size_t i = 0; i < count; ++i) all[i] += static_cast<float>(factor) * own[i];
+      }
+      return all;
+    };
+  };
+  const List at_fc2 = {{id, Severity::kWarning, 4, "fc2", "grad_input:0"}};
+  CHECK(found(returning(given, sum(1, 1)), id) == at_fc2);
+  CHECK(found(returning(given, sum(-0.25, 1)), id) == at_fc2);
+  CHECK(silent(returning(given, sum(1, 1), 4), id));   // too few to say
+  CHECK(silent(returning(given, sum(1, 0)), id));      // cleared
+  CHECK(silent(returning(given, sum(0.1, 0.9)), id));  // an average
+  const auto group = [&](uint32_t step) {              // returned once a group
+    return step % 2 == 0 ? std::vector<float>(count) : sum(1, 1)(step);
+  };
+  CHECK(silent(returning(given, group), id));
+  // A loss that falls by a constant factor.
+  const auto falling = [&](double size) {
+    return [=](uint32_t step) { return scaled(given(0), size * std::pow(0.8, step)); };
+  };
+  CHECK(silent(returning(falling(1), falling(3)), id));
+  const auto constant = [&](uint32_t) { return given(0); };
+  const auto rising = [&](uint32_t step) { return scaled(given(0), 1 + step); };
+  CHECK(silent(returning(constant, rising), id));
 }
 
 }  // namespace
