@@ -158,6 +158,7 @@ void Interceptor::Impl::subscribe() {
     return;
   }
   gate.expect_callbacks(true);
+  if (!subscriber.sees_all()) state.work.stop();  // a copy may be among what is not seen
   if (subscriber.refused() == 0) return;
   // A refused callback may be the one that reports a handle's reuse.
   state.functions.follow_unloads(false);

@@ -47,15 +47,17 @@ Status Subscriber::enable_all(CUpti_SubscriberHandle handle) {
   CUptiResult last = CUPTI_SUCCESS;
   uint32_t enabled = 0;
   refused_ = 0;
+  sees_all_ = true;
   const auto enable = [&](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
     const CUptiResult result = api_->enable_callback(1, handle, domain, cbid);
     if (result == CUPTI_SUCCESS) {
       ++enabled;
-    } else if (result != CUPTI_ERROR_INVALID_PARAMETER) {
-      // An older CUPTI lacks the newest functions, and so does its driver.
-      ++refused_;
-      last = result;
+      return;
     }
+    sees_all_ = false;
+    if (result == CUPTI_ERROR_INVALID_PARAMETER) return;  // older than the function
+    ++refused_;
+    last = result;
   };
   for (const CallbackEntry& entry : driver_callbacks())
     enable(CUPTI_CB_DOMAIN_DRIVER_API, entry.cbid);

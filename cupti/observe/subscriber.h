@@ -55,6 +55,9 @@ class Subscriber {
   /// @return the number of callbacks that CUPTI has and refused to enable. Their events are
   /// missing.
   [[nodiscard]] uint32_t refused() const noexcept { return refused_; }
+  /// @return whether every callback of the table is enabled. An older CUPTI lacks the newest ones, whose
+  /// functions the driver may have.
+  [[nodiscard]] bool sees_all() const noexcept { return sees_all_; }
 
  private:
   static void callback(void* receiver, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
@@ -66,6 +69,7 @@ class Subscriber {
   const CuptiApi* api_ = nullptr;
   std::atomic<CUpti_SubscriberHandle> handle_{nullptr};
   uint32_t refused_ = 0;
+  bool sees_all_ = false;
 };
 
 }  // namespace convtrace::cupti

@@ -89,6 +89,7 @@ TEST_CASE("subscriber: every callback of the table is enabled by itself", "[subs
   CHECK(FakeCupti::enabled.contains(
       {CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING}));
   CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 2);
+  CHECK(subscriber.sees_all());
   subscriber.close();
   CHECK(FakeCupti::subscriptions == 0);
 }
@@ -128,6 +129,8 @@ TEST_CASE("subscriber: a CUPTI of CUDA 12 is asked for what it does not know, an
   CHECK(known > 100);
   CHECK(known < driver_callbacks().size());
   CHECK(FakeCupti::enabled.size() == known + 2);
+  CHECK(subscriber.refused() == 0);
+  CHECK_FALSE(subscriber.sees_all());
 }
 
 TEST_CASE(
@@ -151,6 +154,7 @@ TEST_CASE("subscriber: one callback that fails does not cost the others, and is 
   std::string holder;
   REQUIRE(subscriber.open(api, receiver, holder).ok());
   CHECK(subscriber.refused() == 1);
+  CHECK_FALSE(subscriber.sees_all());
   CHECK(FakeCupti::subscriptions == 1);
   CHECK(FakeCupti::enabled.size() == driver_callbacks().size() + 1);
 }
