@@ -117,6 +117,11 @@ TEST_CASE("cause: data in another order, of one call or of many", "[diff][cause]
   std::ranges::reverse(cand.at(2, "", "input:0").values);
   CHECK(cause(base, cand) ==
         "order: input:0 of the root module has the same numbers in another order");
+  // In the next call nothing is rearranged: the sums may agree by chance.
+  cand.at(3, "", "input:0").values[5] += 1;
+  CHECK(cause(base, cand).empty());
+  std::ranges::reverse(cand.at(3, "", "input:0").values = base.at(3, "", "input:0").values);
+  CHECK(cause(base, cand).starts_with("order: "));
   cand.at(2, "", "input:0").values[5] += 1;
   CHECK(cause(base, cand).empty());
   // Shuffled over three steps.

@@ -79,9 +79,10 @@ std::optional<Cause> by_write(const DiffResult& result) {
        "the first output that differs is of its module"}};
 }
 
-/// Whether a setting decides about gradients alone.
-bool is_of_gradients(const FactDifference& fact) {
-  return fact.name == "frozen" || fact.name == "tied";
+/// Whether a setting decides about values of a phase: some are of gradients or of evaluation alone.
+bool is_of_phase(const FactDifference& fact, Phase phase) {
+  if (fact.name == "training in evaluation") return phase == Phase::kEvaluation;
+  return phase == Phase::kBackward || (fact.name != "frozen" && fact.name != "tied");
 }
 
 /// The gradient of a weight that is another module's, too, in one run alone.
@@ -126,7 +127,7 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
   const auto reason = [&](const auto& fits, const std::string& why) -> std::optional<Cause> {
     for (const FactDifference& fact : result.facts)
       if (fact.kind == FactKind::kModule && fact.configuration && was_before(fact, root) &&
-          !(is_of_gradients(fact) && root.phase != Phase::kBackward) && fits(fact))
+          is_of_phase(fact, root.phase) && fits(fact))
         return Cause{"setting", fact_text(fact), {why}};
     return std::nullopt;
   };
@@ -209,12 +210,15 @@ std::optional<Cause> by_scaled_input(const DiffResult& result) {
                {"nothing before it differs"}};
 }
 
-/// What the values alone show. Of a shuffle and of first weights the generator that differs is the reason.
-std::optional<Cause> by_values(const DiffResult& result) {
+std::optional<Cause> by_values(const DiffResult& result, bool certain) {
   const auto& shown = result.root->shown;
-  if (!shown || (shown->is_drawn && generator(result) != nullptr)) return std::nullopt;
+  if (!shown || shown->is_certain != certain) return std::nullopt;
   return Cause{shown->rule, shown->text, shown->evidence};
 }
+
+/// What the values alone show, and what they show where no setting and no generator is the reason.
+std::optional<Cause> by_certain_values(const DiffResult& result) { return by_values(result, true); }
+std::optional<Cause> by_other_values(const DiffResult& result) { return by_values(result, false); }
 
 /// Numbers are drawn from a generator in another state: initial weights, data, dropout.
 std::optional<Cause> by_generator(const DiffResult& result) {
@@ -244,23 +248,26 @@ std::optional<Cause> by_code(const DiffResult& result) {
   return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
 }
 
-/// A function of the root's module, as F.dropout, draws: what it was given agrees, and so do its weights,
-/// and a generator began to differ as the step began, or is known to as the next one does.
+/// A function draws, as F.dropout in a module or beside modules: what it takes agrees, and a generator
+/// began to differ as the step began, or is known to as the next one does.
 std::optional<Cause> by_draws(const DiffResult& result) {
   const RootReport& root = *result.root;
-  const bool is_made_here = root.record.slot.starts_with("output:") && !root.came_in &&
+  const bool is_made_here = root.record.slot.starts_with("output:") &&
                             root.weights != Shown::kDifferent &&
                             agrees(root.record.comparison.worst_input);
-  if (root.record.phase != Phase::kForward || !is_made_here) return std::nullopt;
+  if (root.record.phase != Phase::kForward || !(is_made_here || root.came_in)) return std::nullopt;
   const auto fact = std::ranges::find_if(result.facts, [&](const FactDifference& one) {
     return one.kind == FactKind::kGenerator &&
            (one.step == root.record.step || one.step == root.record.step + 1);
   });
   if (fact == result.facts.end()) return std::nullopt;
-  return Cause{"generator",
-               fact_text(*fact),
-               {"what " + tools::module_text(root.record.scope) +
-                " took agrees, and its result does not: a function in it may draw"}};
+  return Cause{
+      "generator",
+      fact_text(*fact),
+      {(root.came_in
+            ? "what was computed before agrees, and what code between modules made of it"
+            : "what " + tools::module_text(root.record.scope) + " took agrees, and its result") +
+       std::string(" does not: a function in it may draw")}};
 }
 
 std::optional<Cause> by_region(const DiffResult& result) {
@@ -278,14 +285,15 @@ std::optional<Cause> probable_cause(const DiffResult& result) {
   if (auto found = find_cause(*result.root, result.base_findings, result.cand_findings))
     return Cause{.rule = "finding", .text = {}, .evidence = {}, .finding = std::move(found)};
   constexpr std::array kRules = {by_known_setting,
+                                 by_certain_values,
                                  by_write,
                                  by_module_setting,
                                  by_shared_weight,
                                  by_optimizer_setting,
                                  by_type,
-                                 by_values,
                                  by_scaled_input,
                                  by_generator,
+                                 by_other_values,
                                  by_code,
                                  by_draws,
                                  by_optimizer_state,

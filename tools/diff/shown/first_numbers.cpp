@@ -54,7 +54,7 @@ std::optional<ShownCause> drawn_otherwise(const StepRecords& base, const StepRec
       "the first weights are other random numbers of the same kind: another seed, or numbers that "
       "one run alone drew before them",
       {tools::counted(count, "weight") + " of as large deviations have nothing in common"},
-      true};
+      false};
 }
 
 }  // namespace convtrace::diff

@@ -39,7 +39,8 @@ ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_lo
                     : "all gradients are " + times +
                           (behind_loss ? ": they are scaled or summed otherwise"
                                        : ": the loss is scaled or divided otherwise"),
-          {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"}};
+          {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
+          false};
 }
 
 }  // namespace

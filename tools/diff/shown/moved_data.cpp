@@ -71,9 +71,11 @@ void MovedData::compare_sums(uint32_t step) {
   std::vector<Sums>&base = runs_[0].sums, &cand = runs_[1].sums;
   const size_t both = std::min(base.size(), cand.size());
   for (size_t i = 0; i < both && open_; ++i) {
-    if (!base[i].agree(cand[i], static_cast<double>(++compared_))) continue;
-    ordered_at_ = step;
-    open_ = false;
+    const bool agree = base[i].agree(cand[i], static_cast<double>(++compared_));
+    // What is rearranged in one call is so in the next: a shift may leave the sums of one as they are.
+    open_ = !agree || compared_ == 1;
+    if (compared_ == 2 && agree && ordered_) break;
+    ordered_ = agree ? std::optional(Ordered{compared_, step}) : std::nullopt;
   }
   for (std::vector<Sums>* sums : {&base, &cand})
     sums->erase(sums->begin(), sums->begin() + static_cast<ptrdiff_t>(both));
@@ -171,19 +173,19 @@ std::optional<ShownCause> MovedData::cause() const {
                           place(moved->elsewhere),
                       std::move(evidence)};
   }
-  if (!ordered_at_) return std::nullopt;
-  if (compared_ == 1)
+  if (!ordered_) return std::nullopt;
+  const std::string order = what_ + " has the same numbers in another order";
+  if (ordered_->calls == 1)
     return ShownCause{"order",
-                      what_ + " has the same numbers in another order",
+                      order,
                       {"sum, norm and extremes of the first value that differs are equal"},
-                      true};
+                      false};
   return ShownCause{"order",
-                    what_ + " has the same numbers in another order in the " +
-                        tools::count_text(compared_) + " calls from step " +
-                        std::to_string(root_step_) + " to step " + std::to_string(*ordered_at_) +
+                    order + " in the " + tools::count_text(ordered_->calls) + " calls from step " +
+                        std::to_string(root_step_) + " to step " + std::to_string(ordered_->step) +
                         ": shuffled otherwise",
                     {"their sums, norms and extremes together are equal"},
-                    true};
+                    false};
 }
 
 }  // namespace convtrace::diff

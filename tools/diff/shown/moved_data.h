@@ -73,6 +73,12 @@ class MovedData {
     size_t run = 0;  ///< calls for which it holds, from the root's on
   };
 
+  /// Calls, from the root's on, whose sums agree, and the step of the last.
+  struct Ordered {
+    size_t calls = 0;
+    uint32_t step = 0;
+  };
+
   void compare_sums(uint32_t step);
   [[nodiscard]] std::optional<Found> found() const;
   [[nodiscard]] const Seen* seen(bool in_base, uint64_t place, ptrdiff_t at) const;
@@ -82,9 +88,9 @@ class MovedData {
   std::vector<Item> items_;    ///< the root first
   std::string what_;
   uint32_t root_step_ = 0;
-  bool open_ = false;                   ///< sums may agree later
-  size_t compared_ = 0;                 ///< calls
-  std::optional<uint32_t> ordered_at_;  ///< the step up to which the sums agree
+  bool open_ = false;    ///< sums may agree later
+  size_t compared_ = 0;  ///< calls
+  std::optional<Ordered> ordered_;
 };
 
 }  // namespace convtrace::diff

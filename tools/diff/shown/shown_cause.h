@@ -13,7 +13,7 @@ struct ShownCause {
   std::string rule;                   ///< its name in the JSON report
   std::string text;                   ///< one line
   std::vector<std::string> evidence;  ///< what joins it to the root
-  bool is_drawn = false;              ///< a generator may have drawn other numbers
+  bool is_certain = true;             ///< false: a setting or a generator may be the reason
 };
 
 /// @return the run, in words.
