@@ -98,7 +98,7 @@ ROOMS = {
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report",
     "tools/check/model": "tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/flow tools/diff/model",
-    "tools/check/memory": "tools/check/model tools/common",
+    "tools/check/memory": "tools/check/model tools/common tools/diff/compare",
     "tools/check/training": "tools/check/model tools/common tools/diff/compare",
     "tools/check/story": "tools/check/model tools/common tools/diff/model",
     "tools/check/report": "tools/check/model tools/common tools/diff/page tools/diff/report",

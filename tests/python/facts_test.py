@@ -1,6 +1,7 @@
 """What the observer says about the program that is no tensor: classes and settings of modules, settings of
 optimizers, code; and how the models of one script are told apart."""
 import collections
+import functools
 import gc
 import importlib
 import os
@@ -53,6 +54,35 @@ class ModuleFacts(ObservedTest):
         self.fake.messages.clear()
         model(torch.ones(2))
         self.assertEqual(self.facts(), {})
+
+    def test_a_hook_that_one_place_has_twice_is_told_once(self):
+        def halved(*given):
+            return given[-1] * 0.5
+
+        def scaled(by):
+            return lambda *given: given[-1] * by
+
+        class Owner:
+            def hook(self, *given):
+                return given[-1]
+
+        def twice(register, hook_of, other=None):
+            register(hook_of())
+            register((other or hook_of)())
+
+        model, owner = nn.Sequential(*(nn.Linear(2, 2) for _ in range(5))), Owner()
+        twice(model[0].weight.register_hook, lambda: halved)
+        twice(model[0].register_forward_hook, lambda: scaled(0.5))  # two functions of one code
+        twice(model[1].register_forward_hook, lambda: owner.hook)
+        twice(model[2].register_forward_hook, lambda: functools.partial(halved, owner), lambda: functools.partial(halved, model))
+        twice(model[3].register_forward_hook, lambda: scaled(0.5), lambda: scaled(0.25))
+        twice(model[4].register_forward_hook, lambda: Owner().hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        told = [(one.scope, one.value.partition(" (")[0]) for one in self.fake.of("event_fact") if one.name == "hook.twice"]
+        self.assertEqual(told, [("0", "forward hook, <lambda>"), ("0", "hook of weight, halved"), ("1", "forward hook, hook")])
 
     def test_a_module_that_is_called_under_autocast_tells_its_type(self):
         class Half(nn.Sequential):

@@ -50,6 +50,7 @@ constexpr CatalogRow kRows[] = {
     {"underflow", "gradients of f16 below its range", nullptr},
     {"norm-growth", "steady growth towards an overflow", make_norm_growth},
     {"accumulation-scale", "losses of micro-batches that are not divided", make_accumulation_scale},
+    {"hook-twice", "a hook that is installed twice", make_hook_twice},
     {"clipping", "clipping that acts always or never", nullptr},
     {"padding", "embeddings that look up mostly padding", nullptr},
     {"weight-decay", "weight decay of norms and biases", make_weight_decay, false},

@@ -8,7 +8,7 @@ from . import dynamo
 from .base import engine, frames, native, replaced, scopes, signals, spent, values, watches
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops, reused_outputs
 from .compiled import regions, triton_kernels, tuning
-from .facts import program_facts, versions
+from .facts import hooks, program_facts, versions
 from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
@@ -57,6 +57,7 @@ class Observer(State):
         self.tuning = tuning.Tuning(self)
         self.operations = aten_ops.AtenOps(self, torch)
         self.module_facts = program_facts.ModuleFacts(self, torch)
+        self.hook_facts = hooks.Hooks(self)
         self.marks = program_facts.Marks(torch)
         self.generators = program_facts.Generators(torch, self.read.unobserved, self.marks)
         self.repeated_ops = repeated_ops.RepeatedOps(self, torch)

@@ -22,5 +22,6 @@ std::unique_ptr<Check> make_two_steps();
 std::unique_ptr<Check> make_gradients_add_up();
 std::unique_ptr<Check> make_added_twice();
 std::unique_ptr<Check> make_accumulation_scale();
+std::unique_ptr<Check> make_hook_twice();
 
 }  // namespace convtrace::check

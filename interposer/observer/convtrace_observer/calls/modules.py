@@ -229,6 +229,8 @@ class ModuleCalls:
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
                 self._needed.note(entry.place, module)
+                if entry.place.step != observer.step:
+                    observer.hook_facts.look(thread, module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:

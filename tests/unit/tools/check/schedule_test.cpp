@@ -295,6 +295,15 @@ TEST_CASE("check accumulation-scale: gradients at the logits that are too large"
   CHECK(silent(run(0.9), "accumulation-scale"));
 }
 
+TEST_CASE("check hook-twice: one hook at one place", "[check]") {
+  Training run = training(3);
+  run.fact(1, "fc2", "hook.twice", "forward hook, scale (train.py:41)");
+  CHECK(found(run) == List{{"hook-twice", Severity::kHint, 1, "fc2", ""}});
+  CHECK(checked(run).findings[0].text ==
+        "One forward hook is installed twice in module fc2: scale (train.py:41).");
+  CHECK(silent(training(3), "hook-twice"));
+}
+
 TEST_CASE("check weight-decay: only where it is asked for", "[check][decay]") {
   Training run = training(2);
   for (Entry& entry : run.entries) {

@@ -1,0 +1,93 @@
+"""Hooks of the program that one place has twice: of a module, or of one of its parameters. A function that is registered again,
+as when a setup runs twice, does its work twice. Two hooks are the same if they are one object, or have one code and the same
+objects around it. Looked at when a root is called in training, in steps 0, 1, 2, 4, 8 and so on.
+"""
+import functools
+import types
+
+from ..base import contents, held
+
+_OF_MODULES = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
+               "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook"}
+_OF_PARAMETERS = {"_backward_hooks": "hook", "_post_accumulate_grad_hooks": "post-accumulate hook"}
+_MOST = 64  # hooks of one place that are compared
+_SCALARS = frozenset((bool, int, float, str, type(None)))
+
+
+class Hooks:
+    def __init__(self, observer):
+        self._observer = observer
+        self._told = set()  # (id of a scope, text)
+
+    def look(self, thread, root):
+        """A root is about to be called in training, for the first time in a step."""
+        step = self._observer.step
+        if step & (step - 1):
+            return
+        try:
+            with self._observer.read.unobserved():
+                for entry, module in self._observer.names.modules(root):
+                    for text in self._twice(module):
+                        if (entry.place.id, text) not in self._told:
+                            self._told.add((entry.place.id, text))
+                            thread.batch.event_fact(entry.place.id, "hook.twice", text)
+        except Exception as error:
+            self._observer.failed("hooks", error)
+
+    def _twice(self, module):
+        for kind, word in _OF_MODULES.items():
+            yield from self._of_place(word, held(module, kind))
+        for name, parameter in held(module, "_parameters"):
+            if parameter is not None:
+                for kind, word in _OF_PARAMETERS.items():
+                    hooks = getattr(self._observer.read.bare(parameter), kind, None)
+                    yield from self._of_place("%s of %s" % (word, name), contents.items(hooks))
+
+    def _of_place(self, word, hooks):
+        """`hooks`: [(number, hook)]."""
+        if not 2 <= len(hooks) <= _MOST:
+            return
+        for index, (_, one) in enumerate(hooks):
+            if any(_same(one, other) for _, other in hooks[:index]):
+                yield "%s, %s" % (word, self._named(one))
+                return
+
+    def _named(self, hook):
+        while type(hook) in (types.MethodType, functools.partial):
+            hook = hook.__func__ if type(hook) is types.MethodType else hook.func
+        if type(hook) is not types.FunctionType:
+            return contents.path_of(type(hook))
+        code = hook.__code__
+        return "%s (%s)" % (code.co_name, self._observer.module_facts.code.place(code.co_filename, code.co_firstlineno))
+
+
+def _same(one, other):
+    """Whether two hooks do the same."""
+    kind = type(one)
+    if one is other or kind is not type(other):
+        return one is other or contents.is_one_of(kind, _SCALARS) and one == other
+    if kind is types.MethodType:
+        return one.__self__ is other.__self__ and _same(one.__func__, other.__func__)
+    if kind is functools.partial:
+        return _same(one.func, other.func) and _all_same(one.args, other.args) and _all_same(
+            _flat(one.keywords), _flat(other.keywords))
+    return kind is types.FunctionType and one.__code__ is other.__code__ and _all_same(_around(one), _around(other))
+
+
+def _all_same(some, others):
+    return len(some) == len(others) and all(map(_same, some, others))
+
+
+def _flat(named):
+    return [part for item in contents.items(named) for part in item]
+
+
+def _around(function):
+    """What a function uses beside its arguments and globals; a cell that is empty stands for itself."""
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:
+            cells.append(cell)
+    return [*cells, *(function.__defaults__ or ()), *_flat(function.__kwdefaults__)]
