@@ -30,6 +30,7 @@ TOLD = {
     "wrong_buffer_written": ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_hook_of_an_op": ("error", "overwritten", None, "output:0"),
     "wrong_hook_of_a_container": ("warning", "overwritten", None, "output:0"),
+    "wrong_hook_of_a_layer": ("warning", "overwritten", None, "output:0"),
     "wrong_hook_of_a_gradient": ("error", "overwritten", "ExpBackward", "grad_output:0"),
     "wrong_state_of_an_object": ("warning", "overwritten", "MaskBackward", "state:Kept.mask"),
     "wrong_state_on_a_module": ("warning", "overwritten", "OwnedMaskBackward", "state:owner.mask"),

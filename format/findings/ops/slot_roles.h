@@ -66,6 +66,7 @@ class SlotRoles {
         {"grad_output_shared", SlotRole::kLeftShared},
         {"saved_after", SlotRole::kLeft},
         {"saved_shared", SlotRole::kLeftShared},
+        {"made", SlotRole::kGiven},
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},

@@ -442,6 +442,14 @@ def wrong_hook_of_a_container():
     train(model, model.parameters())
 
 
+@case
+def wrong_hook_of_a_layer():
+    """Which has no op that is recorded."""
+    model = named(nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)))
+    model[1].register_forward_hook(limited)
+    train(model, model.parameters())
+
+
 class Branched(nn.Module):
     """`hook` gets the gradient of the act's output, which is that of the branch beside it, too."""
 
@@ -482,8 +490,10 @@ def right_hooks():
 
     for hook in (lambda module, args, out: out.clamp(-0.1, 0.1)), (lambda module, args, out: out.mul_(0.5)), rounded:
         model = named(nn.Sequential(nn.Sequential(nn.Linear(8, 8), Inside(torch.sin)), nn.Linear(8, 4)))
-        model[0].register_forward_hook(hook)
+        for module in model[0], model[0][0]:
+            module.register_forward_hook(hook)
         train(model, model.parameters())
+        assert all(len(module._forward_hooks) <= 1 for module in model.modules())
 
 
 def mask_of(op):

@@ -57,9 +57,10 @@ class LentInputs:
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
-        """A backward pass begins. A storage that lives, with its memory where it was, may be read. It was lent before the
+        """A backward pass begins: the forward pass is over. A storage that lives, with its memory where it was, may be read. It was lent before the
         call, or in it."""
         read = self._observer.read
+        self._observer.hook_facts.end()
         if self._step != self._observer.step:
             return
         noted, self._noted = self._noted, []

@@ -230,7 +230,7 @@ class ModuleCalls:
                 self.lent.note(entry.place, args, kwargs)
                 self._needed.note(entry.place, module)
                 if entry.place.step != observer.step:
-                    observer.hook_facts.look(thread, module)
+                    observer.hook_facts.look(thread, entry.place, module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:
