@@ -25,6 +25,7 @@ TOLD = {
     "wrong_input_of_linear": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_result_of_tanh": ("error", "overwritten", "TanhBackward0", "needed:result"),
     "wrong_in_a_later_step": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
+    "wrong_columns_of_a_product": ("error", "overwritten", "MmBackward0", "needed:self"),
     "wrong_state_of_a_cell": ("warning", "overwritten", "ScaledBackward", "saved_buffer:0"),
     "wrong_buffer_multiplied": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_buffer_written": ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),

@@ -162,8 +162,13 @@ void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
   report(std::move(finding), findings);
 }
 
-/// A node of a module's call is about to run: what it has saved, the call took or gave.
+/// A node of a module's call is about to run: what it has saved, the call took or gave, or was recorded
+/// when the call was left.
 void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
+  if (event.place.phase == format::Phase::kForward) {
+    kept_.get(key_in_call(event)).first = seen_of(event, true);
+    return;
+  }
   const Seen* const seen = kept_.find(key_in_call(event));
   if (seen == nullptr || seen->hash == event.stats.hash || seen->step != event.header.step) return;
   report(finding_of(event, *seen), findings);

@@ -705,6 +705,43 @@ def right_own_intermediate():
     train(model, model.parameters())
 
 
+class Columns(nn.Module):
+    """A product with what `workspace_of()` gives, an array of NumPy in which each call puts its input."""
+
+    def __init__(self, workspace_of):
+        nn.Module.__init__(self)
+        self.workspace_of = workspace_of
+        self.weight, self.bias = nn.Parameter(torch.randn(8, 8, device="cpu")), nn.Parameter(torch.zeros(8, device="cpu"))
+
+    def forward(self, x):
+        array = self.workspace_of()
+        array[...] = x.detach().numpy()
+        return (torch.from_numpy(array) @ self.weight + self.bias).view(2, 3, 8)
+
+
+class TwoColumns(nn.Module):
+    def __init__(self, workspace_of):
+        nn.Module.__init__(self)
+        self.one, self.two, self.last = Columns(workspace_of), Columns(workspace_of), nn.Linear(8, 4, device="cpu")
+        named(self)
+
+    def forward(self, x):
+        return self.last(self.one(x.cpu()) + self.two(2 * x.cpu()))
+
+
+@case
+def wrong_columns_of_a_product():
+    workspace = torch.empty(6, 8, device="cpu").numpy()
+    model = TwoColumns(lambda: workspace)
+    train(model, model.parameters())
+
+
+@case
+def right_columns_of_a_product():
+    model = TwoColumns(lambda: torch.empty(6, 8, device="cpu").numpy())
+    train(model, model.parameters())
+
+
 @case
 def right_written_before_it_is_saved():
     model = OnCpu(nn.Linear(8, 8))

@@ -5,6 +5,7 @@ tensor's memory, torch notes on the storage, for good.
 import collections
 
 from ..base import contents, engine, own, values
+from . import reused_outputs
 
 _MOST = 64  # tensors of one step
 _MOST_EXPOSED = 1 << 12  # outputs of modules
@@ -17,8 +18,11 @@ _NEEDED = {
     **dict.fromkeys(("ConvolutionBackward0", "NativeBatchNormBackward0", "NativeGroupNormBackward0", "NativeLayerNormBackward0"),
                     ("input", False)),
     **dict.fromkeys(("GeluBackward0", "MishBackward0", "SiluBackward0", "SoftplusBackward0"), ("self", False)),
-    "AddmmBackward0": ("mat1", False), "MmBackward0": ("self", False),
+    "AddmmBackward0": ("mat1", False), "MmBackward0": ("self", False), "BmmBackward0": ("self", False),
 }
+# Nodes between such a one and the output of a module that computes with functions.
+_BETWEEN = reused_outputs.VIEWS | {"AddBackward0", "CloneBackward0", "MulBackward0", "SubBackward0"}
+_MOST_BETWEEN = 8
 
 
 class _WeakStorage:
@@ -73,8 +77,9 @@ class LentInputs:
 
 
 class NeededMemory:
-    """What the node of a module's output has saved, hashed when that output's gradient has come, which is before the node
-    runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave.
+    """What the node of a module's output has saved, or one near behind it, hashed when that output's gradient has come, which is
+    before the node runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave, or what was
+    saved when the call was left.
 
     All such nodes are asked in the steps of a root that _is_due() names, in the others those that had saved such memory before.
     An input of a module is saved as it was recorded where the module is torch's own and no hook runs in between."""
@@ -87,6 +92,7 @@ class NeededMemory:
         self._step, self._due = -1, False
         self._steps = collections.Counter()  # of the roots, by place, that have been called
         self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
+        self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
         self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
         self._original = None  # what is called when a gradient has come
 
@@ -98,6 +104,7 @@ class NeededMemory:
         if self._step != observer.step:
             self._step, self._due = observer.step, False
             self._plain.clear()
+            self._saved.clear()
         if place.step != observer.step:
             self._steps[place.id] += 1
             count = self._steps[place.id]
@@ -112,8 +119,25 @@ class NeededMemory:
         hot = self._observer.hot
         if wanted and self._original is None:
             self._original, hot.gradient = hot.gradient, self._come
+            self._observer.modules.look_at_outputs(self._left)
         elif not wanted and self._original is not None:
             hot.gradient, self._original = self._original, None
+            self._observer.modules.look_at_outputs(None)
+
+    def _left(self, call, output):
+        """A module has given its output."""
+        try:
+            thread, _, key = call[:3]
+            if not self._is_asked() or thread.slot[1] != engine.FORWARD:
+                return
+            read = self._observer.read
+            with read.unobserved():
+                nodes = [read.bare(tensor).grad_fn for tensor in read.tensors(output)]
+                if any([self._record(thread, engine.FORWARD, key, node, False) for node in nodes if node is not None]):
+                    self._saved.add(key)
+            self._observer.submit(thread)
+        except Exception as error:
+            self._observer.failed("saved memory", error)
 
     def _come(self, targets, gradient):
         """The gradient of a module's output. `targets`: as GradHook has them."""
@@ -125,31 +149,53 @@ class NeededMemory:
                 self._observer.failed("saved memory", error)
         return original(targets, gradient)
 
+    def _is_asked(self):
+        observer = self._observer
+        return observer.capture and not observer.compiles() and not observer.is_tracing()
+
     def _look(self, targets):
-        observer, read = self._observer, self._observer.read
-        if not observer.capture or observer.compiles() or observer.is_tracing():
+        if not self._is_asked():
             return
-        node, (key, _) = self._node(), targets[0]
-        name = contents.name_of(type(node))
-        saved, is_output = _NEEDED.get(name, (None, False))
-        if saved is None or not (is_output or key & 0xFFFFFFFF in self._plain):
-            return
-        with read.unobserved():
+        thread, (key, _) = self._observer.threads.state, targets[0]
+        knows_inputs = key in self._saved or key & 0xFFFFFFFF in self._plain
+        with self._observer.read.unobserved():
+            if self._record(thread, engine.BACKWARD, key, self._node(), True, knows_inputs):
+                if len(self._exposed) < _MOST_EXPOSED:
+                    self._exposed.add(targets)
+                self._observer.submit(thread)
+
+    def _record(self, thread, phase, key, first, of_outputs, of_inputs=True):
+        """Packs what the nodes that an output comes from have saved in memory that others can write. @return whether any has"""
+        observer, read, found = self._observer, self._observer.read, False
+        for node in _nodes_of(first):
+            name = contents.name_of(type(node))
+            saved, is_output = _NEEDED.get(name, (None, False))
+            if saved is None or not (of_outputs and node is first if is_output else of_inputs):
+                continue
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:
-                return  # whoever packs it would be run
+                continue  # whoever packs it would be run
             tensor = holder.data  # `_saved_` would detach a result, an operator that a mode of the program sees
             if not read.is_plain(tensor) or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
-                return
+                continue
             value = read.again(tensor)
-            if value is None:
-                return
-            if len(self._exposed) < _MOST_EXPOSED:
-                self._exposed.add(targets)
-            thread = observer.threads.state
-            thread.batch.tensor(engine.BACKWARD, engine.HASH, key & 0xFFFFFFFF, key >> 32,
-                                observer.modules.slot("needed", saved), observer.port.intern(name), value)
-            observer.submit(thread)
+            if value is not None:
+                thread.batch.tensor(phase, engine.HASH, key & 0xFFFFFFFF, key >> 32, observer.modules.slot("needed", saved),
+                                    observer.port.intern(name), value)
+                found = True
+        return found
+
+
+def _nodes_of(first):
+    """Yields a node and, behind views, sums and products, those that it comes from."""
+    waiting = [first]
+    for _ in range(_MOST_BETWEEN):
+        if not waiting:
+            return
+        node = waiting.pop(0)
+        yield node
+        if contents.name_of(type(node)) in _BETWEEN:
+            waiting += [one for one, _ in node.next_functions if one is not None]
 
 
 def _is_due(count):

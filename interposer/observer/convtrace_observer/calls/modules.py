@@ -23,6 +23,7 @@ class ModuleCalls:
         self._original = None
         self._wrapper = None
         self._code = None  # of the wrapper
+        self._leave_by = None  # sets what the wrapper leaves a call by
         self._slots = {}
         self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
@@ -55,6 +56,12 @@ class ModuleCalls:
         frame takes the place of that one: recursion goes as deep as without us."""
         is_folded = self._observer.is_folded
         enter, leave, stopped, recompute = self._observer.hot.enter, self._observer.hot.leave, self._stopped, _RECOMPUTE
+
+        def leave_by(function):
+            nonlocal leave
+            leave = function
+
+        self._leave_by = leave_by
         if original is self._original and _only_passes_on(original):
             @functools.wraps(original)
             def __call__(self, *args, **kwargs):
@@ -166,6 +173,18 @@ class ModuleCalls:
                 self.left(*call[:3], module, output)
         finally:
             self._restore(call)
+
+    def look_at_outputs(self, look):
+        """From now on `look(call, output)` comes before a call that did not raise is left; None: nothing does."""
+        leave = self._observer.hot.leave
+
+        def look_and_leave(call, module, output):
+            if module is not None:
+                look(call, output)
+            leave(call, module, output)
+
+        if self._leave_by is not None:
+            self._leave_by(leave if look is None else look_and_leave)
 
     def _restore(self, call):
         thread, _, _, caller, outer = call

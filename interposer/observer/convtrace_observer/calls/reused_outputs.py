@@ -20,7 +20,7 @@ _MOST_PAIRS = 64  # of gradients of one call
 _MOST_COMMON = 8  # of a pair of gradients
 
 # Nodes of what only looks at the memory of its input in another way: whoever takes its output reads that memory.
-_VIEWS = frozenset(name + "Backward" + version for version in "01" for name in (
+VIEWS = frozenset(name + "Backward" + version for version in "01" for name in (
     "Alias", "AsStrided", "Detach", "Diagonal", "Expand", "MovedimInt", "Narrow", "Permute", "ReshapeAlias", "Select", "Slice",
     "Split", "SplitWithSizes", "Squeeze", "T", "Transpose", "Unbind", "Unfold", "UnsafeSplit", "UnsafeView", "Unsqueeze",
     "View", "ViewAs"))
@@ -119,10 +119,10 @@ class ReusedOutputs:
                 if child is None:
                     continue
                 waiting.append(child)
-                if name in _VIEWS:
+                if name in VIEWS:
                     continue
                 base = child
-                while nodes.name(base) in _VIEWS and nodes.next(base) and nodes.next(base)[0][0] is not None:
+                while nodes.name(base) in VIEWS and nodes.next(base) and nodes.next(base)[0][0] is not None:
                     base = nodes.next(base)[0][0]
                 key = self._key(base)
                 if key in makers:

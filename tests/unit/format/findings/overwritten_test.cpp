@@ -197,14 +197,6 @@ TEST_CASE("overwritten: what a node of a module has saved is held against the mo
   Program p;
   p.forward("", "input:0", 5);
   p.value(Phase::kForward, "other", "", "input:0", 5);
-  SECTION("written before the node runs") {
-    p.backward("AddmmBackward0", "needed:mat1", 6);
-    REQUIRE(p.findings.size() == 1);
-    CHECK(p.named(p.findings[0].op) == "AddmmBackward0");
-    CHECK(p.named(p.findings[0].made.slot) == "input:0");
-    CHECK(record_of(p.findings[0]).level == format::Level::kError);
-    return;
-  }
   SECTION("as it was") { p.backward("AddmmBackward0", "needed:mat1", 5); }
   SECTION("what another module has taken, written in between, is no sign") {
     p.value(Phase::kBackward, "third", "AddmmBackward0", "needed:mat1", 6);
@@ -227,6 +219,23 @@ TEST_CASE("overwritten: what a node of a module has saved is held against the mo
     p.judge.see(loss, p.findings);
     p.backward("AddmmBackward0", "needed:mat1", 6);
   }
+  SECTION("written before the node runs") {
+    p.backward("AddmmBackward0", "needed:mat1", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.named(p.findings[0].op) == "AddmmBackward0");
+    CHECK(p.named(p.findings[0].made.slot) == "input:0");
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    return;
+  }
+  SECTION("written behind its record of when the call was left") {
+    p.forward("AddmmBackward0", "needed:mat1", 7);
+    p.backward("AddmmBackward0", "needed:mat1", 7);
+    CHECK(p.findings.empty());
+    p.backward("AddmmBackward0", "needed:mat1", 8);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.findings[0].hash_before == 7);
+    return;
+  }
   CHECK(p.findings.empty());
 }
 
@@ -246,19 +255,6 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
           "[judge][overwritten]") {
   Program p;
   p.value(Phase::kForward, "a", "", "output:0", 5);
-  SECTION("changed") {
-    p.value(Phase::kForward, "b", "", "input:0", 6);
-    CHECK(p.findings.empty());
-    p.value(Phase::kBackward, "a", "", "grad_output:1", 9);
-    CHECK(p.findings.empty());
-    p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
-    REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
-    CHECK(p.text(0).find("through .data") != std::string::npos);
-    CHECK(p.text(0).find("input:0 of module b") != std::string::npos);
-    CHECK(p.text(0).find("output:0 of module a") != std::string::npos);
-    return;
-  }
   SECTION("given anew by an op that owns the buffer") {
     p.value(Phase::kForward, "c", "", "output:0", 6);
     p.value(Phase::kForward, "b", "", "input:0", 6);
@@ -281,6 +277,19 @@ TEST_CASE("overwritten: an output that its reader finds changed is told with its
     p.value(Phase::kForward, "b", "", "input:0", 6);
     p.step = 1;  // whose gradient is of another value
   }
+  SECTION("changed") {
+    p.value(Phase::kForward, "b", "", "input:0", 6);
+    CHECK(p.findings.empty());
+    p.value(Phase::kBackward, "a", "", "grad_output:1", 9);
+    CHECK(p.findings.empty());
+    p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("through .data") != std::string::npos);
+    CHECK(p.text(0).find("input:0 of module b") != std::string::npos);
+    CHECK(p.text(0).find("output:0 of module a") != std::string::npos);
+    return;
+  }
   p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
   CHECK(p.findings.empty());
 }
@@ -291,16 +300,6 @@ TEST_CASE("overwritten: an output that a hook of the module around it writes is 
   const char* around = "h";
   const char* made = GENERATE("output:0", "made:0");  // the second: what the module's forward gave
   p.value(Phase::kForward, "h.act", "", made, 5);
-  SECTION("which gives it") {
-    p.value(Phase::kForward, std::string_view(made) == "made:0" ? "h.act" : around, "", "output:0",
-            6);
-    p.value(Phase::kBackward, "h.act", "", "grad_output:0", 9);
-    REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
-    CHECK(p.text(0).find("output:0 of module h") != std::string::npos);
-    CHECK(p.text(0).find("look for a hook") != std::string::npos);
-    return;
-  }
   SECTION("unchanged") { p.value(Phase::kForward, around, "", "output:0", 5); }
   SECTION("another module, which has used the buffer again") {
     p.value(Phase::kForward, "hat", "", "output:0", 6);
@@ -313,6 +312,16 @@ TEST_CASE("overwritten: an output that a hook of the module around it writes is 
     p.version = 1;
     p.value(Phase::kForward, around, "", "output:0", 6);
   }
+  SECTION("which gives it") {
+    p.value(Phase::kForward, std::string_view(made) == "made:0" ? "h.act" : around, "", "output:0",
+            6);
+    p.value(Phase::kBackward, "h.act", "", "grad_output:0", 9);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("output:0 of module h") != std::string::npos);
+    CHECK(p.text(0).find("look for a hook") != std::string::npos);
+    return;
+  }
   p.value(Phase::kBackward, "h.act", "", "grad_output:0", 9);
   CHECK(p.findings.empty());
 }
@@ -321,14 +330,6 @@ TEST_CASE("overwritten: a gradient that a hook writes while others hold it is to
           "[judge][overwritten]") {
   Program p;
   p.backward("", "grad_output:0", 5);
-  SECTION("held by others") {
-    p.backward("ExpBackward", "grad_output:0", 6);
-    p.backward("ExpBackward", "grad_output_shared:0", 6);
-    REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kError);
-    CHECK(p.text(0).find("grad_output:0 of op ExpBackward") != std::string::npos);
-    return;
-  }
   SECTION("its own") {
     p.backward("ExpBackward", "grad_output:0", 6);
     p.backward("ExpBackward", "grad_output_after:0", 6);
@@ -342,6 +343,14 @@ TEST_CASE("overwritten: a gradient that a hook writes while others hold it is to
     p.call = 1;
     p.backward("ExpBackward", "grad_output:0", 6);
     p.backward("ExpBackward", "grad_output_shared:0", 6);
+  }
+  SECTION("held by others") {
+    p.backward("ExpBackward", "grad_output:0", 6);
+    p.backward("ExpBackward", "grad_output_shared:0", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    CHECK(p.text(0).find("grad_output:0 of op ExpBackward") != std::string::npos);
+    return;
   }
   CHECK(p.findings.empty());
 }
@@ -358,6 +367,23 @@ TEST_CASE("overwritten: state of an object that a later call has replaced",
     CHECK(p.findings.empty());
     p.backward("MaskBackward", first, 6);
   };
+  SECTION("the same bytes in another tensor") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    p.backward("MaskBackward", state, 5);
+  }
+  SECTION("what no forward has put there") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    p.backward("MaskBackward", state, 6);
+  }
+  SECTION("put there in a later step") {
+    p.forward("Mask", state, 5);
+    p.storage = 2;
+    ++p.step;
+    p.forward("Other", later, 6);
+    p.backward("MaskBackward", state, 6);
+  }
   SECTION("each call makes its own") {
     replaced(state, later);
     REQUIRE(p.findings.size() == 1);
@@ -378,23 +404,6 @@ TEST_CASE("overwritten: state of an object that a later call has replaced",
     REQUIRE(p.findings.size() == 1);
     CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
     return;
-  }
-  SECTION("the same bytes in another tensor") {
-    p.forward("Mask", state, 5);
-    p.storage = 2;
-    p.backward("MaskBackward", state, 5);
-  }
-  SECTION("what no forward has put there") {
-    p.forward("Mask", state, 5);
-    p.storage = 2;
-    p.backward("MaskBackward", state, 6);
-  }
-  SECTION("put there in a later step") {
-    p.forward("Mask", state, 5);
-    p.storage = 2;
-    ++p.step;
-    p.forward("Other", later, 6);
-    p.backward("MaskBackward", state, 6);
   }
   CHECK(p.findings.empty());
 }
