@@ -3,12 +3,13 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <sstream>
 
 #include "tests/unit/tools/browser.h"
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/diff/page/class_map.h"
+#include "tools/diff/page/heat_map.h"
 #include "tools/diff/page/page_rows.h"
 #include "tools/diff/page/report_html.h"
 
@@ -70,7 +71,16 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
     const chosen = () => document.querySelector('#list [aria-selected=true]')?.textContent ?? '';
     told.values = +document.documentElement.dataset.ready;
     told.rows = document.querySelectorAll('#list .row').length;
-    told.lines = document.querySelectorAll('#loss path').length;
+    const tab = (name) => [...document.querySelectorAll('[role=tab]')].find((one) => one.textContent === name);
+    told.tabs = [...document.querySelectorAll('[role=tab]')].map((one) => one.textContent);
+    told.growth = document.querySelectorAll('#over path').length;
+    document.querySelector('#over svg').dispatchEvent(new KeyboardEvent('keydown', {key: 'End', cancelable: true}));
+    told.grown = document.querySelector('#over .told').textContent;
+    tab('loss').click();
+    told.lines = document.querySelectorAll('#over path').length;
+    const point = document.querySelector('#over svg').getBoundingClientRect();
+    document.querySelector('#over svg').dispatchEvent(new PointerEvent('pointermove', {clientX: point.left + 1, clientY: point.top + 50}));
+    told.hovered = document.querySelector('#over .told').textContent;
     told.first = chosen();
     key('list', 'ArrowDown');
     told.second = chosen();
@@ -94,7 +104,11 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
     told.used_for = box('used for').textContent;
     box('made of').click();
     told.clicked = chosen();
-    told.marks = document.querySelectorAll('#loss line.mark').length;
+    told.marks = document.querySelectorAll('#over line.mark').length;
+    document.getElementById('phase').value = '3';
+    document.getElementById('phase').dispatchEvent(new Event('input'));
+    told.of_backward = document.getElementById('map-matches').textContent;
+    told.copies = document.querySelectorAll('button.copy').length;
     const closed = () => document.querySelectorAll('details:not([open])').length;
     told.closed = closed();
     dispatchEvent(new Event('beforeprint'));
@@ -109,13 +123,18 @@ TEST_CASE("page: it is read with the keyboard, on a phone", "[diff][html][browse
   }
   CHECK(told["values"] == 58);
   CHECK(told["rows"] > 10);
-  CHECK(told["lines"] == 2);
+  CHECK(told["tabs"] == tools::Json({"how far apart", "loss", "gradients"}));
+  CHECK(told["growth"] == 2);
+  CHECK(told["grown"].get<std::string>().starts_with("step 3: the largest "));
+  CHECK(told["lines"] >= 1);
+  CHECK(told["hovered"].get<std::string>().starts_with("step 0: "));
+  CHECK(told["copies"] == 1);
   CHECK(told["first"].get<std::string>().find("step 2  diverged") == 0);  // where they part
   CHECK(told["first"] != told["second"]);
   CHECK(told["last"].get<std::string>().find("step 3") == 0);
   CHECK(told["found"] == "1 of 58 values");
   CHECK(told["match"].get<std::string>().find("step 2  diverged") == 0);
-  CHECK(told["plot"] == "mean of fc2 output:0 forward, f32");
+  CHECK(told["plot"].get<std::string>().starts_with("l2 of fc2 output:0 forward, f32"));
   CHECK(told["top"] == "step 0, fc2: identical");  // the first to diverge
   CHECK(told["cell"].get<std::string>().find("step 1, ") == 0);
   CHECK(told["of_cell"].get<std::string>().find("step 1  identical") == 0);
@@ -222,7 +241,17 @@ TEST_CASE("page: a map of many modules and steps is put together and taken apart
     const canvas = document.getElementById('heat');
     const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, 14).data;
     told.red = false;
-    for (let i = 0; i < pixels.length; i += 4) told.red ||= pixels[i] === 0xd1 && pixels[i + 1] === 0x24 && pixels[i + 2] === 0x2f;
+    for (let i = 0; i < pixels.length; i += 4) told.red ||= pixels[i] === 0x66 && pixels[i + 1] === 0x25 && pixels[i + 2] === 0x06;
+    set('modules', '');
+    const key = (name) => canvas.dispatchEvent(new KeyboardEvent('keydown', {key: name, cancelable: true}));
+    key('ArrowDown');
+    told.list = document.getElementById('cell').textContent;
+    key('ArrowDown');
+    told.below = document.getElementById('cell').textContent;
+    key('ArrowUp');
+    key(' ');
+    key('ArrowDown');  // it was closed: there is no row below
+    told.closed = document.getElementById('cell').textContent;
   )");
   if (told.is_null()) {
     WARN("no chromium here: the page was not opened");
@@ -234,23 +263,56 @@ TEST_CASE("page: a map of many modules and steps is put together and taken apart
   CHECK(told["whole"] == told["steps"]);
   CHECK(told["bad"] == "1 of 200 modules");
   CHECK(told["found"] == "11 of 200 modules");
-  CHECK(told["left"].get<std::string>().find("139,999 more are not in this page") !=
+  CHECK(told["left"].get<std::string>().find("214,999 more are not in this page") !=
         std::string::npos);
+  CHECK(told["list"] == "step 0, h.*: identical");
+  CHECK(told["below"] == "step 0, h.150: identical");
+  CHECK(told["closed"] == told["list"]);
   CHECK(told["red"] == true);  // one step of 1200 is seen in a few hundred columns
   CHECK(told["loaded"] < 10);  // 0.6 s where nothing else runs
 }
 
 TEST_CASE("page: steps are put together until the map's text is short enough", "[diff][html]") {
-  diff::ClassMap map;
-  for (uint32_t step = 0; step < 100; ++step)
-    map.add(1, step, step % 2 == 0 ? diff::Class::kIdentical : diff::Class::kDiverged);
-  map.add(0, 50, diff::Class::kUnmatched);
+  diff::HeatMap map;
+  diff::RecordReport equal, apart, one_sided;
+  apart.comparison = {.verdict = diff::Class::kDiverged,
+                      .field = diff::Field::kNorm,
+                      .difference = 0.5,
+                      .tolerance = 0.01};
+  one_sided.comparison.verdict = diff::Class::kUnmatched;
+  one_sided.phase = format::Phase::kBackward;
+  for (uint32_t step = 0; step < 100; ++step) map.add(1, step, step % 2 == 0 ? equal : apart);
+  map.add(0, 50, one_sided);
   CHECK(map.json()["steps_per_cell"] == 1);
-  CHECK(map.json()["lines"][0] == "-50j1");
-  CHECK(map.json()["lines"][1].get<std::string>().substr(0, 8) == "a1f1a1f1");
-  CHECK(map.json(20)["steps_per_cell"] == 2);
-  CHECK(map.json(20)["lines"][0] == "-25j1");
-  CHECK(map.json(20)["lines"][1] == "f50");
+  CHECK(map.json()["lines"][0] == tools::Json({0, 3, "-50jM1"}));
+  CHECK(map.json()["lines"][1][2].get<std::string>().starts_with("aB1fH1aB1fH1"));
+  CHECK(map.json()["growth"][0] == tools::Json({0, 0}));
+  CHECK(map.json()["growth"][1][0] == 50);
+  CHECK(map.json(30)["steps_per_cell"] == 2);
+  CHECK(map.json(30)["lines"][0][2] == "-25jM1");
+  CHECK(map.json(30)["lines"][1][2] == "fH50");
+}
+
+TEST_CASE("page: the size of a difference in the map", "[diff][html]") {
+  using diff::Class, diff::Field, diff::Heat;
+  diff::RecordReport record;
+  record.base.dtype = format::DType::kF32;
+  const auto heat = [&](Class verdict, Field field, double difference, double tolerance) {
+    record.comparison = {
+        .verdict = verdict, .field = field, .difference = difference, .tolerance = tolerance};
+    return diff::heat_of(record);
+  };
+  CHECK(heat(Class::kIdentical, Field::kNone, 0, 0) == Heat::kEqual);
+  CHECK(heat(Class::kWithinNoise, Field::kRms, 1e-7, 1e-5) == Heat::kTo001);
+  CHECK(heat(Class::kWithinNoise, Field::kRms, 1e-5, 1e-5) == Heat::kTo1);
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e-2, 1e-5) == Heat::kTo1000);
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e9, 1e-5) == Heat::kMore);
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e-6, 0) == Heat::kTo100);  // 17 times the roundoff
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e-9, 0) == Heat::kTo10);   // it differs nevertheless
+  CHECK(heat(Class::kDiverged, Field::kHash, NAN, NAN) == Heat::kTo10);
+  CHECK(heat(Class::kBitDifference, Field::kHash, NAN, NAN) == Heat::kUnmeasured);
+  CHECK(heat(Class::kNanBorn, Field::kNonFinite, NAN, NAN) == Heat::kNoNumber);
+  CHECK(heat(Class::kUnmatched, Field::kNone, 0, 0) == Heat::kOneSided);
 }
 
 TEST_CASE("page: pictures of it, for people to look at", "[diff][html][browser]") {
@@ -283,7 +345,7 @@ TEST_CASE("page: pictures of it, for people to look at", "[diff][html][browser]"
   make("--print-to-pdf=", "diff-report-printed.pdf");
 }
 
-TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
+TEST_CASE("page: 100,000 values stay below 3 MB and are scrolled at once",
           "[diff][html][browser]") {
   Run run;
   for (uint32_t step = 0; step < 100; ++step) {
@@ -292,7 +354,7 @@ TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
     }
   }
   const std::string html = page_of(run, run);
-  CHECK(html.size() < 5'000'000);
+  CHECK(html.size() < 3'000'000);
   const tools::Json told = driven(html, R"(
     const begun = performance.now();
     const list = document.getElementById('list');
@@ -310,7 +372,9 @@ TEST_CASE("page: 100,000 values stay below 5 MB and are scrolled at once",
     return;
   }
   CHECK(told["rows"] < 100);
-  CHECK(told["found"] == "1,100 of 100,000 values");
+  CHECK(told["found"] ==
+        "275 of 25,000 values; 75,000 more are not in this page (the first 25,000 that agree and "
+        "that do not are): see --csv");
   CHECK(told["loaded"] < 5);   // 0.6 s where nothing else runs
   CHECK(told["seconds"] < 5);  // tens of milliseconds where nothing else runs
 }

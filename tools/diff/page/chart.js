@@ -6,11 +6,13 @@ const make = (name, attributes, parent) => {
   if (parent) parent.append(node);
   return node;
 };
-const W = 460, H = 200, L = 58, R = 8, T = 8, B = 22;
-function captionOf(title) {
+const H = 200, L = 58, R = 8, T = 8, B = 22;
+const widthOf = (figure) => Math.max(300, figure.clientWidth || 460);  // so that text has one size
+const RUNS = [['base', 'baseline'], ['cand', 'candidate']];
+function captionOf(title, kinds = RUNS) {
   const caption = document.createElement('figcaption');
   caption.append(title + ': ');
-  for (const [kind, text] of [['base', 'baseline'], ['cand', 'candidate']]) {
+  for (const [kind, text] of kinds) {
     const key = document.createElement('b');
     key.className = 'key-' + kind;
     key.textContent = text + ' ';
@@ -18,32 +20,58 @@ function captionOf(title) {
   }
   return caption;
 }
-// points: {x, base, cand, band}; a missing number leaves a gap.
-function chart(figure, title, points) {
+// Both curves would be one line: what parts them is drawn instead.
+function apart(points) {
+  const both = points.filter((p) => Number.isFinite(p.base) && Number.isFinite(p.cand));
+  if (both.length < 2) return null;
+  const values = both.flatMap((p) => [p.base, p.cand]);
+  const range = values.reduce((a, b) => Math.max(a, b)) - values.reduce((a, b) => Math.min(a, b));
+  const most = both.reduce((m, p) => Math.max(m, Math.abs(p.cand - p.base)), 0);
+  if (most === 0 || most >= range / 50) return null;
+  return points.map((p) => ({x: p.x, cand: p.cand - p.base}));
+}
+// points: {x, base, cand, band}; a missing number leaves a gap. With `logs` sizes are drawn by their logarithm, and 0 on
+// the lowest line; `limit` is a size to mark.
+function chart(figure, title, points, {logs = false, kinds = RUNS, limit = NaN} = {}) {
   figure.textContent = '';
-  const values = points.flatMap((p) => [p.base - (p.band || 0), p.base + (p.band || 0), p.cand]).filter(Number.isFinite);
-  const caption = captionOf(title);
-  if (!values.length) { caption.append('no numbers were recorded'); figure.append(caption); return; }
-  let low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
-  if (low === high) { low -= Math.abs(low) * 0.05 + 1e-12; high += Math.abs(high) * 0.05 + 1e-12; }
-  const first = points[0].x, last = points[points.length - 1].x;
-  const x = (v) => L + (W - L - R) * (last === first ? 0.5 : (v - first) / (last - first));
-  const y = (v) => T + (H - T - B) * (high - v) / (high - low);
-  const svg = make('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': title});
-  for (const v of [low, (low + high) / 2, high]) {
-    make('text', {x: L - 4, y: y(v) + 4, 'text-anchor': 'end'}, svg).textContent = short(v);
+  const difference = logs ? null : apart(points);
+  if (difference) {
+    points = difference;
+    kinds = [['cand', 'candidate minus baseline']];
+    title += ', which lie on each other';
   }
+  const caption = captionOf(title, kinds), told = document.createElement('span');
+  const values = points.flatMap((p) => [p.base - (p.band || 0), p.base + (p.band || 0), p.cand]).filter(Number.isFinite);
+  const sizes = values.filter((v) => v > 0);
+  if (!values.length) { caption.append('no numbers were recorded'); figure.append(caption); return; }
+  if (logs && !sizes.length) { caption.append('equal in every step'); figure.append(caption); return; }
+  const scaled = logs ? (v) => Math.log10(v) : (v) => v;
+  let [low, high] = [Math.min, Math.max].map((pick) => (logs ? [...sizes, limit].filter(Number.isFinite).map(scaled) : values).reduce((a, b) => pick(a, b)));
+  if (logs) { low = Math.floor(low) - 1; high = Math.ceil(high); }
+  if (low === high) { low -= Math.abs(low) * 0.05 + 1e-12; high += Math.abs(high) * 0.05 + 1e-12; }
+  const W = widthOf(figure), first = points[0].x, last = points[points.length - 1].x;
+  const x = (v) => L + (W - L - R) * (last === first ? 0.5 : (v - first) / (last - first));
+  const y = (v) => T + (H - T - B) * (high - (logs && v <= 0 ? low : scaled(v))) / (high - low);
+  const svg = make('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', tabindex: 0, 'aria-label': title + '; arrow keys read it'});
+  const ticks = logs ? [...new Set([low + 1, Math.round((low + 1 + high) / 2), high])].map((v) => 10 ** v) : [low, (low + high) / 2, high];
+  for (const v of ticks) make('text', {x: L - 4, y: y(v) + 4, 'text-anchor': 'end'}, svg).textContent = short(v);
+  if (logs) make('text', {x: L - 4, y: y(0) + 2, 'text-anchor': 'end'}, svg).textContent = 'equal';
   for (const v of new Set([first, last])) make('text', {x: x(v), y: H - 6, 'text-anchor': v === first ? 'start' : 'end'}, svg).textContent = v;
+  if (Number.isFinite(limit)) {
+    make('line', {class: 'limit', x1: L, x2: W - R, y1: y(limit), y2: y(limit)}, svg);
+    make('text', {class: 'limit', x: W - R, y: y(limit) - 4, 'text-anchor': 'end'}, svg).textContent = 'limit';
+  }
   const banded = points.filter((p) => Number.isFinite(p.band) && Number.isFinite(p.base));
   if (data.root_step !== null && data.root_step >= first && data.root_step <= last) {
-    make('line', {class: 'mark', x1: x(data.root_step), x2: x(data.root_step), y1: T, y2: H - B}, svg);
-    make('text', {class: 'mark', x: x(data.root_step) + 4, y: T + 10}, svg).textContent = `root, step ${data.root_step}`;
+    const at = x(data.root_step), right = at > W / 2;
+    make('line', {class: 'mark', x1: at, x2: at, y1: T, y2: H - B}, svg);
+    make('text', {class: 'mark', x: at + (right ? -4 : 4), y: H - B - 4, 'text-anchor': right ? 'end' : 'start'}, svg).textContent = `root, step ${data.root_step}`;
   }
   if (banded.length) {
     const edge = (sign, list) => list.map((p) => `${x(p.x)},${y(p.base + sign * p.band)}`).join(' ');
     make('polygon', {class: 'band', points: edge(1, banded) + ' ' + edge(-1, [...banded].reverse())}, svg);
   }
-  for (const kind of ['base', 'cand']) {
+  for (const [kind] of kinds) {
     let path = '', pen = 'M';
     for (const p of points) {
       if (!Number.isFinite(p[kind])) { pen = 'M'; continue; }
@@ -53,14 +81,63 @@ function chart(figure, title, points) {
     make('path', {class: kind, d: path, 'stroke-width': 1.5}, svg);
     if (points.length < 60) for (const p of points) if (Number.isFinite(p[kind])) make('circle', {class: kind, cx: x(p.x), cy: y(p[kind]), r: 2}, svg);
   }
+  const cursor = make('line', {class: 'cursor', y1: T, y2: H - B, visibility: 'hidden'}, svg);
+  let at = -1;
+  const tell = (index) => {
+    at = Math.max(0, Math.min(points.length - 1, index));
+    const p = points[at];
+    cursor.setAttribute('visibility', 'visible');
+    for (const end of ['x1', 'x2']) cursor.setAttribute(end, x(p.x));
+    told.textContent = `step ${p.x}: ` + kinds.map(([kind, text]) => `${text} ${logs && p[kind] === 0 ? 'equal' : number(p[kind])}`).join(', ');
+  };
+  svg.addEventListener('pointermove', (event) => {
+    const box = svg.getBoundingClientRect(), here = (event.clientX - box.left) * W / box.width;
+    tell(points.reduce((best, p, i) => Math.abs(x(p.x) - here) < Math.abs(x(points[best].x) - here) ? i : best, 0));
+  });
+  svg.addEventListener('keydown', (event) => {
+    const move = {ArrowLeft: -1, ArrowRight: 1, Home: -points.length, End: points.length}[event.key];
+    if (move === undefined) return;
+    event.preventDefault();
+    tell(at + move);
+  });
+  told.className = 'told';
+  told.setAttribute('aria-live', 'polite');
+  caption.append(document.createElement('br'), told);
   figure.append(svg, caption);
 }
-const perStep = (read) => data.per_step.map((s) => ({x: s.step, base: read(s).base ?? NaN, cand: read(s).cand ?? NaN}));
-chart($('loss'), 'loss', perStep((s) => s.loss));
-chart($('norm'), 'norm of all gradients', perStep((s) => s.gradient_norm));
+
+const perStep = (read) => data.per_step.map((s) => ({x: s.step ?? 0, base: read(s).base ?? NaN, cand: read(s).cand ?? NaN}));
+const growth = data.map.growth.map((sizes, i) => ({x: data.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN}))
+    .filter((p) => p.x !== null).sort((a, b) => a.x - b.x);
+const CHARTS = [
+  ['how far apart', () => [`differences in units of ${UNIT}`, growth, {logs: true, limit: data.exact ? NaN : 1, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
+  ['loss', () => ['loss', perStep((s) => s.loss)]],
+  ['gradients', () => ['norm of all gradients', perStep((s) => s.gradient_norm)]],
+];
+CHARTS.forEach(([name, of], i) => {
+  const tab = document.createElement('button');
+  tab.type = 'button';
+  tab.textContent = name;
+  tab.setAttribute('role', 'tab');
+  tab.setAttribute('aria-controls', 'over');
+  const choose = () => {
+    for (const other of $('tabs').children) { other.setAttribute('aria-selected', other === tab); other.tabIndex = other === tab ? 0 : -1; }
+    chart($('over'), ...of());
+  };
+  tab.addEventListener('click', choose);
+  tab.addEventListener('keydown', (event) => {
+    const move = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (!move) return;
+    const other = $('tabs').children[(i + move + CHARTS.length) % CHARTS.length];
+    other.focus();
+    other.click();
+  });
+  $('tabs').append(tab);
+});
+$('tabs').firstChild.click();
 
 for (const {id, low, high, base, cand} of data.histograms) {
-  const svg = make('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'histogram of the stored elements'});
+  const W = widthOf($(id)), svg = make('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'histogram of the stored elements'});
   const most = Math.max(...base, ...cand), width = (W - L - R) / base.length;
   // Square roots, so that rare values beside a crowd at 0 are seen.
   const top = (n) => H - B - (H - T - B) * Math.sqrt(n / most);

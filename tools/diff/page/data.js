@@ -9,6 +9,8 @@ const ROW_BYTES = 30;
 const DIVERGED = data.classes.indexOf('diverged'), UNMATCHED = data.classes.indexOf('unmatched');
 const isBad = (verdict) => verdict >= DIVERGED && verdict < UNMATCHED;
 
+const UNIT = data.exact ? 'roundoff' : 'the limit';
+
 const packed = atob(data.rows);
 const bytes = new Uint8Array(packed.length);
 for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);

@@ -12,3 +12,21 @@ for (const box of document.querySelectorAll('[data-value]')) {
     }
   });
 }
+// Commands are to be pasted.
+for (const block of document.querySelectorAll('pre.commands')) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'screen copy';
+  button.textContent = 'copy';
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(block.textContent);
+    } catch (error) {  // the page was opened from a place that browsers do not trust
+      getSelection().selectAllChildren(block);
+      document.execCommand('copy');
+    }
+    button.textContent = 'copied';
+    setTimeout(() => { button.textContent = 'copy'; }, 2000);
+  });
+  block.before(button);
+}

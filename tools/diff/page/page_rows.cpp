@@ -1,8 +1,10 @@
 #include "tools/diff/page/page_rows.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -58,13 +60,22 @@ uint32_t PageRows::tensor_of(const RecordReport& record, uint32_t scope, const S
   return known->second;
 }
 
+/// Parameters are recorded by the order of their definition, so a module stands where it was called.
+void PageRows::note_order(const RecordReport& record, uint32_t scope) {
+  constexpr uint64_t kNotCalled = uint64_t{1} << 62;
+  if (scope >= order_.size()) order_.resize(scope + 1, ~uint64_t{0});
+  const bool of_call = !record.slot.starts_with("param:");
+  order_[scope] = std::min(order_[scope], seen_++ + (of_call ? 0 : kNotCalled));
+}
+
 void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
   const SideReport& side = in_base ? record.base : record.cand;
   const auto [step, is_new] =
       step_numbers_.emplace(record.step, static_cast<uint32_t>(steps_.size()));
   if (is_new) steps_.push_back(record.step);
   const uint32_t scope = scopes_.number(record.scope);
-  map_.add(scope, step->second, record.comparison.verdict);
+  note_order(record, scope);
+  map_.add(scope, step->second, record);
   if (kept_[agrees(record.comparison.verdict) ? 1 : 0]++ >= kMaxPageRows) {
     ++left_out_;
     return;
@@ -87,6 +98,10 @@ Json PageRows::json() const {
   Json json = {{"scopes", scopes_.json()}, {"slots", slots_.json()}, {"ops", ops_.json()},
                {"dtypes", dtypes_.json()}, {"tensors", tensors_},    {"left_out", left_out_},
                {"most", kMaxPageRows},     {"rows", base64(bytes_)}, {"map", map_.json()}};
+  std::vector<uint32_t> ranked(order_.size());
+  std::iota(ranked.begin(), ranked.end(), 0);
+  std::ranges::sort(ranked, {}, [this](uint32_t scope) { return order_[scope]; });
+  json["order"] = ranked;
   json["steps"] = Json::array();
   for (const uint32_t step : steps_) {
     json["steps"].push_back(step == format::kNoStep ? Json() : Json(step));

@@ -21,9 +21,11 @@ using tools::quote_markup;
 
 constexpr std::string_view kCharts = R"(<svg id="empty" hidden></svg>
 <h2>Over the steps</h2>
-<div class="charts"><figure id="loss"></figure><figure id="norm"></figure></div>
+<div id="tabs" class="screen" role="tablist" aria-label="what is drawn over the steps"></div>
+<div class="charts wide"><figure id="over" role="tabpanel" aria-label="chart over the steps"></figure></div>
 <h2>Modules and steps</h2>
 <p class="screen"><label>find <input id="modules" type="search" placeholder="module"></label>
+<label>phase <select id="phase"><option value="-1">all</select></label>
 <label><input id="bad" type="checkbox">only modules that diverge</label>
 <label><input id="order" type="checkbox" checked>the first to diverge on top</label>
 <span id="map-matches" aria-live="polite"></span></p>
@@ -32,15 +34,17 @@ constexpr std::string_view kCharts = R"(<svg id="empty" hidden></svg>
 <span id="steps"></span></p>
 <p id="legend" class="legend"></p>
 <div id="map"><canvas id="heat" tabindex="0" role="img" aria-describedby="cell"
-aria-label="worst class of each module in each step; arrow keys read it, plus and minus zoom, 0 shows all steps, Enter lists the values"></canvas></div>
+aria-label="how far apart each module is in each step; arrow keys read it, space opens and closes, plus and minus zoom, 0 shows all steps, Enter lists the values"></canvas><div id="map-rest"></div></div>
 <p id="cell" aria-live="polite"></p>
-<p class="screen hint">Drag across steps to zoom; click a cell to list its values.</p>
-<h2 class="screen">Every value</h2>
+<p class="screen hint">Click a name to open it; drag across steps to zoom; click a cell to list its values.</p>
+)";
+
+constexpr std::string_view kValues = R"(<h2 class="screen">Every value</h2>
 <p class="screen"><label>find <input id="filter" type="search" placeholder="module, slot, op"></label>
 <label>at least <select id="least">)";
 
-constexpr std::string_view kListing = R"(</select></label>
-<label>plot <select id="field"><option>mean<option>std<option>l2</select></label>
+constexpr std::string_view kList = R"(</select></label>
+<label>plot <select id="field"><option>l2<option>mean<option>std</select></label>
 <span id="matches" aria-live="polite"></span></p>
 <div class="charts"><figure id="tensor"></figure></div>
 <div id="list" tabindex="0" role="listbox" aria-label="compared values"></div>
@@ -58,11 +62,14 @@ class HtmlReport {
   void write() {
     header();
     out_ << "<main>\n";
-    first_screen();
+    happened();
+    if (root_) root_->flow();
+    advise();
     notes();
-    if (root_) root_->write();
+    out_ << kCharts;
+    if (root_) root_->numbers();
     first_bit_difference();
-    charts();
+    listing();
     findings();
     facts();
     preflight();
@@ -91,33 +98,32 @@ class HtmlReport {
     out_ << "</header>\n";
   }
 
-  /// What happened, and what to do about it.
-  void first_screen() {
-    out_ << "<div class=\"cards\">\n";
+  /// Why the runs part.
+  void happened() {
     const std::vector<std::string> differ = differences();
-    if (result_.cause || root_ || !differ.empty()) {
-      out_ << "<section>\n";
-      out_.heading(result_.cause ? "Probable cause" : "What happened", "cause");
-      if (result_.cause) cause(*result_.cause);
-      if (root_) {
-        out_.paragraph((result_.cause ? "The root: " : "") +
-                       quote_markup(root_sentence(*result_.root)));
-        root_->differences();
-      }
-      for (const std::string& html : differ) out_.paragraph(html);
-      out_ << "</section>\n";
+    if (!result_.cause && !root_ && differ.empty()) return;
+    out_ << "<section class=\"card\">\n";
+    out_.heading(result_.cause ? "Probable cause" : "What happened", "cause");
+    if (result_.cause) cause(*result_.cause);
+    if (root_) {
+      out_.paragraph((result_.cause ? "The root: " : "") +
+                     quote_markup(root_sentence(*result_.root)));
+      root_->differences();
     }
+    for (const std::string& html : differ) out_.paragraph(html);
+    out_ << "</section>\n";
+  }
+
+  void advise() {
     const std::vector<std::string> advised = advice(result_);
-    if (root_ || !advised.empty()) {
-      out_ << "<section>\n";
-      out_.heading("What to do", "next");
-      out_ << "<ol>\n";
-      for (const std::string& text : advised) out_.item(quote_markup(text));
-      if (root_) root_->code();
-      if (root_) root_->commands();
-      out_ << "</ol>\n</section>\n";
-    }
-    out_ << "</div>\n";
+    if (!root_ && advised.empty()) return;
+    out_ << "<section class=\"card\">\n";
+    out_.heading("What to do", "next");
+    out_ << "<ol>\n";
+    for (const std::string& text : advised) out_.item(quote_markup(text));
+    if (root_) root_->code();
+    if (root_) root_->commands();
+    out_ << "</ol>\n</section>\n";
   }
 
   void cause(const Cause& probable) {
@@ -182,20 +188,23 @@ class HtmlReport {
     out_ << "</ul>\n";
   }
 
-  void charts() {
-    out_ << kCharts;
+  void listing() {
+    out_ << kValues;
     for (size_t i = 0; i < kClassCount; ++i) {
       out_ << "<option value=\"" << i << "\">" << to_string(static_cast<Class>(i));
     }
-    out_ << kListing;
+    out_ << kList;
   }
 
   void script() {
     tools::Json data = rows_.json();
     data["per_step"] = per_step_json(result_);
+    data["exact"] = result_.exact;
     data["ranks"] = result_.ranks.size();
     const bool has_step = result_.root && result_.root->record.step != format::kNoStep;
     data["root_step"] = has_step ? tools::Json(result_.root->record.step) : tools::Json();
+    data["root_scope"] =
+        result_.root ? tools::Json(tools::escape_text(result_.root->record.scope)) : tools::Json();
     data["histograms"] = root_ ? root_->histograms() : tools::Json::array();
     // Inside a script element nothing is escaped, but it ends at "</script": no "<" is left.
     std::string text = tools::dump_json(data);

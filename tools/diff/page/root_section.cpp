@@ -1,8 +1,10 @@
 #include "tools/diff/page/root_section.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "tools/common/text.h"
 #include "tools/diff/page/page_rows.h"
@@ -53,16 +55,9 @@ void RootSection::commands() const {
   if (lines.empty()) return;
   std::string title = next_title(result_);
   title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-  out_ << "<li>" << title << "<pre tabindex=\"0\">";
+  out_ << "<li>" << title << "<pre class=\"commands\" tabindex=\"0\">";
   for (const std::string& line : lines) out_ << quote_markup(line) << "\n";
   out_ << "</pre></li>\n";
-}
-
-void RootSection::write() {
-  flow();
-  numbers();
-  gradients();
-  around();
 }
 
 void RootSection::box(const RecordReport& record, Class verdict, const std::string& note,
@@ -102,7 +97,12 @@ void RootSection::flow() const {
 }
 
 void RootSection::numbers() {
-  if (!root_.has_values()) return;
+  if (root_.has_values()) values();
+  gradients();
+  around();
+}
+
+void RootSection::values() {
   out_.heading("Root", "root");
   out_.paragraph(quote_markup(place_text(root_.record, !result_.wholes)) + "<br>" +
                  quote_markup(object_text(root_.record)) + ", " +
@@ -129,7 +129,9 @@ void RootSection::numbers() {
 void RootSection::table(const RecordReport& record) {
   out_ << "<div class=\"charts\">\n";
   out_.begin_table("both runs' numbers", {"", "baseline", "candidate"});
-  for (const StatRow& row : stat_rows(record)) {
+  std::vector<StatRow> rows = stat_rows(record);
+  std::ranges::stable_partition(rows, &StatRow::deciding);
+  for (const StatRow& row : rows) {
     out_ << "<tr class=\"" << (row.base == row.cand ? "" : "differs ")
          << (row.deciding ? "decides" : "") << "\"><th scope=\"row\">" << row.name << "</th><td>"
          << quote_markup(row.base) << "</td><td>" << quote_markup(row.cand) << "</td></tr>\n";

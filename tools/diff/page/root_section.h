@@ -21,16 +21,18 @@ class RootSection {
   void differences() const;
   /// A list item: the commands that store the root's values in both runs.
   void commands() const;
-  void write();
+  /// The root between what it was made of and what it was used for.
+  void flow() const;
+  /// Its numbers, the gradients of its step, and the values around it.
+  void numbers();
 
   /// @return the histograms of the values that were written, by the ids of their figures.
   [[nodiscard]] const tools::Json& histograms() const { return histograms_; }
 
  private:
-  void flow() const;
   void flow_side(const char* title, const std::vector<FlowStep>& steps, size_t more) const;
   void box(const RecordReport& record, Class verdict, const std::string& note, bool by_order) const;
-  void numbers();
+  void values();
   void table(const RecordReport& record);
   void gradients() const;
   void around() const;
