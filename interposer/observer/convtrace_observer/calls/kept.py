@@ -9,6 +9,7 @@ import collections
 import dis
 import functools
 import types
+import weakref
 
 from ..base import contents, signals
 
@@ -26,7 +27,7 @@ class Kept:
         self._observer, self._read = observer, observer.read
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         self._nodes, self._packs_single = nodes, False
-        self._outside = {}  # code of a backward -> _Outside
+        self._outside = {}  # id of a class of nodes -> (reference to it, _Outside)
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
         self._torch, self._counts = torch, None
@@ -59,26 +60,28 @@ class Kept:
             found = [("saved", index, tensor) for index, tensor in enumerate(self._nodes.saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
             return []
+        objects = []
         for name, value in list(vars(node).items()):
             if self._read.is_plain(value):
                 found.append(("ctx", name, value))
-            else:
+            elif type(value) not in _STATELESS:
+                objects.append((name, value))
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
-        found += [(kind, name, one) for kind, name, one in self._outside_of(node) if self._read.is_plain(one)]
+        outside = self._outside_of(type(node))
+        if outside is not None and (objects or outside.has_roots):
+            found += [one for one in outside.tensors(objects) if self._read.is_plain(one[2])]
         return found[:_MOST]
 
-    def _outside_of(self, node):
-        """What the backward reads of objects that are not the call's own."""
-        kind = type(node)._forward_cls
-        function = _function_of(kind, "backward")
-        if function is None:
-            return ()
-        known = self._outside.get(function.__code__)
-        if known is None:
+    def _outside_of(self, kind):
+        """What the backward of a class of nodes reads of objects that are not the call's own; None where that is not known."""
+        known = self._outside.get(id(kind))
+        if known is None or known[0]() is not kind:
             if len(self._outside) == _MOST_CLASSES:
                 self._outside.clear()
-            known = self._outside[function.__code__] = _Outside(kind, function)
-        return known.tensors(node, function)
+            function = _function_of(kind._forward_cls, "backward")
+            known = weakref.ref(kind), function and _Outside(kind._forward_cls, function)
+            self._outside[id(kind)] = known
+        return known[1]
 
     def saved(self, node):
         """Of tensors() those of save_for_backward."""
@@ -139,8 +142,10 @@ class _Outside:
 
     def __init__(self, kind, backward):
         loaded, stored = _names(backward.__code__, "LOAD"), _names(backward.__code__, "STORE", "DELETE")
+        self._place, self._cells = backward.__globals__, backward.__closure__ and weakref.ref(backward)
         self._globals = [name for name in loaded["GLOBAL"] if name not in stored["GLOBAL"]
-                         and type(backward.__globals__.get(name)) not in _NO_STATE]
+                         and type(self._place.get(name)) not in _WITHOUT_ATTRIBUTES]
+        self.has_roots = bool(self._globals or self._cells)
         self._keys = () if stored["SUBSCR"] else [one for one in backward.__code__.co_consts if type(one) is str]
         self._attributes = {name: "state_read" for name in (*loaded["ATTR"], *loaded["METHOD"]) if name not in stored["ATTR"]}
         for forward in _function_of(kind, "forward"), _function_of(kind, "setup_context"):
@@ -148,24 +153,23 @@ class _Outside:
                 if name in self._attributes:
                     self._attributes[name] = "state"  # each call puts its own there, and no average
 
-    def tensors(self, node, backward):
-        """Yields (kind of slot, name, what is there)."""
-        roots = [(name, backward.__globals__.get(name)) for name in self._globals] + _closed_over(backward)
-        for name, root in (*roots, *vars(node).items()):
-            kind_of_root = type(root)
-            if issubclass(kind_of_root, dict):
+    def tensors(self, objects):
+        """Yields (kind of slot, name, what is there). `objects`: what is on ctx and no tensor, by name."""
+        function = self._cells and self._cells()
+        roots = [(name, self._place.get(name)) for name in self._globals] + (_closed_over(function) if function else [])
+        for name, root in (*roots, *objects):
+            if issubclass(type(root), dict):
                 yield from (("state_read", "%s.%s" % (name, key), contents.value_at(root, key)) for key in self._keys)
-                continue
-            look = contents.found_in if issubclass(kind_of_root, type) else contents.attribute
-            if look is contents.attribute and (kind_of_root in _NO_STATE or contents.module_of(kind_of_root) == "torch"):
-                continue
-            yield from ((kind, "%s.%s" % (name, one), look(root, one)) for one, kind in self._attributes.items())
+            elif issubclass(type(root), type):
+                yield from ((kind, "%s.%s" % (name, one), contents.found_in(root, one)) for one, kind in self._attributes.items())
+            elif type(root) not in _WITHOUT_ATTRIBUTES and contents.module_of(type(root)) != "torch":
+                yield from ((kind, "%s.%s" % (name, one), contents.attribute(root, one)) for one, kind in self._attributes.items())
         yield from (("state_read", name, root) for name, root in roots)  # a tensor, perhaps
 
 
-# Of objects into which no call has put a tensor.
-_NO_STATE = frozenset((types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type(None), int, float, bool,
-                       str, tuple, list))
+# Of objects in which no tensor is, and of such as no call puts one into under a name.
+_STATELESS = frozenset((types.ModuleType, types.BuiltinFunctionType, type(None), int, float, bool, str))
+_WITHOUT_ATTRIBUTES = _STATELESS | {types.FunctionType, types.MethodType, functools.partial, tuple, list}
 
 
 def _function_of(kind, name):

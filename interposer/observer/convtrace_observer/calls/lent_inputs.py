@@ -127,15 +127,15 @@ class NeededMemory:
     def _left(self, call, output):
         """A module has given its output."""
         try:
-            thread, _, key = call[:3]
-            if not self._is_asked() or thread.slot[1] != engine.FORWARD:
+            thread, _, key, *_ = call
+            if key & 0xFFFFFFFF in self._plain or not self._is_asked() or thread.slot[1] != engine.FORWARD:
                 return
             read = self._observer.read
             with read.unobserved():
-                nodes = [read.bare(tensor).grad_fn for tensor in read.tensors(output)]
-                if any([self._record(thread, engine.FORWARD, key, node, False) for node in nodes if node is not None]):
+                firsts = [read.bare(tensor).grad_fn for tensor in read.tensors(output)]
+                if any([self._record(thread, engine.FORWARD, key, _nodes_of(first), None) for first in firsts]):
                     self._saved.add(key)
-            self._observer.submit(thread)
+                    self._observer.submit(thread)
         except Exception as error:
             self._observer.failed("saved memory", error)
 
@@ -156,21 +156,22 @@ class NeededMemory:
     def _look(self, targets):
         if not self._is_asked():
             return
-        thread, (key, _) = self._observer.threads.state, targets[0]
-        knows_inputs = key in self._saved or key & 0xFFFFFFFF in self._plain
+        thread, (key, _), first = self._observer.threads.state, targets[0], self._node()
+        nodes = _nodes_of(first) if key in self._saved else (first,)
         with self._observer.read.unobserved():
-            if self._record(thread, engine.BACKWARD, key, self._node(), True, knows_inputs):
+            if self._record(thread, engine.BACKWARD, key, nodes, first, key in self._saved or key & 0xFFFFFFFF in self._plain):
                 if len(self._exposed) < _MOST_EXPOSED:
                     self._exposed.add(targets)
                 self._observer.submit(thread)
 
-    def _record(self, thread, phase, key, first, of_outputs, of_inputs=True):
-        """Packs what the nodes that an output comes from have saved in memory that others can write. @return whether any has"""
+    def _record(self, thread, phase, key, nodes, giver, of_inputs=True):
+        """Packs what nodes have saved in memory that others can write: of their results that of `giver` alone.
+        @return whether any has"""
         observer, read, found = self._observer, self._observer.read, False
-        for node in _nodes_of(first):
+        for node in nodes:
             name = contents.name_of(type(node))
             saved, is_output = _NEEDED.get(name, (None, False))
-            if saved is None or not (of_outputs and node is first if is_output else of_inputs):
+            if saved is None or not (node is giver if is_output else of_inputs):
                 continue
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:
@@ -187,15 +188,12 @@ class NeededMemory:
 
 
 def _nodes_of(first):
-    """Yields a node and, behind views, sums and products, those that it comes from."""
-    waiting = [first]
-    for _ in range(_MOST_BETWEEN):
-        if not waiting:
-            return
-        node = waiting.pop(0)
-        yield node
-        if contents.name_of(type(node)) in _BETWEEN:
-            waiting += [one for one, _ in node.next_functions if one is not None]
+    """@return a node and, behind views, sums and products, those that it comes from; none of a leaf."""
+    found = [] if first is None else [first]
+    for node in found:
+        if contents.name_of(type(node)) in _BETWEEN and len(found) < _MOST_BETWEEN:
+            found += [one for one, _ in node.next_functions if one is not None]
+    return found
 
 
 def _is_due(count):
