@@ -35,6 +35,7 @@ ReadCommands::ReadCommands(CLI::App& app) {
       "hidden.");
   add(app, verify_, "verify", "Check every checksum and every rule of the format",
       "One JSON object");
+  info_.app->add_flag("--all", info_all_, "Every fact, also settings that have their defaults");
   add_show_options();
   findings_.app->add_flag("--replay", findings_options_.replay,
                           "Judge the recorded allocations, launches and synchronisations anew");
@@ -101,7 +102,7 @@ void ReadCommands::add_strip_options() {
 }
 
 ExitCode ReadCommands::run() {
-  if (info_.app->parsed()) return show_info(info_.path, info_.json);
+  if (info_.app->parsed()) return show_info(info_.path, info_.json, info_all_);
   if (findings_.app->parsed()) {
     findings_options_.path = findings_.path;
     findings_options_.json = findings_.json;

@@ -37,6 +37,7 @@ class ReadCommands {
   [[nodiscard]] ExitCode run_show();
 
   Command info_, show_, findings_, recover_, strip_, verify_;
+  bool info_all_ = false;
   ShowOptions show_options_;
   FindingsOptions findings_options_;
   std::string steps_ = "all";

@@ -12,7 +12,7 @@
 
 namespace convtrace::tools {
 
-[[nodiscard]] ExitCode show_info(const std::string& path, bool json);
+[[nodiscard]] ExitCode show_info(const std::string& path, bool json, bool all);
 
 struct ShowOptions {
   std::string path;

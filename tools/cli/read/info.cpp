@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 
+#include "format/settings/settings.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
@@ -99,15 +103,30 @@ std::string command_text(const std::vector<std::string>& words) {
   return text;
 }
 
-void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& summary) {
+void add_cost(Rows& rows, const Summary& summary) {
+  if (summary.cost_host_ns == 0) return;
+  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
+  std::string text = number_text(host_s, 3) + " s of " + number_text(summary.seconds(), 3) +
+                     " s in the observer's hooks";
+  if (const auto added = ratio(host_s, summary.seconds() - host_s))
+    text += ": about " + percent_text(*added) + " more than untraced";
+  if (summary.cost_device_ns > 0) {
+    const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
+    text += ", " + number_text(device_s, 3) + " s on devices";
+  }
+  rows.add("cost", text);
+}
+
+void add_sizes(Rows& rows, const reader::TraceReader& trace, const Summary& summary, bool all) {
   const auto size = [&rows](const Summary::Size& of, const char* what) {
     if (of.records == 0) return;
     rows.add("stored", counted(of.bytes, "byte") + " of " + what + " in " +
                            counted(of.records, "record") + ", " + count_text(of.raw_bytes) +
                            " before compression");
   };
-  size(summary.events, "events");
   size(summary.values, "tensors");
+  if (!all) return;
+  size(summary.events, "events");
   size(summary.defs, "names and stacks");
   size(summary.meta, "facts about the process");
   rows.add("stored", counted(summary.rest_bytes, "byte") + " of headers and index");
@@ -122,21 +141,45 @@ void add_cost_rows(Rows& rows, const reader::TraceReader& trace, const Summary& 
     rows.add("rate", count_text(static_cast<uint64_t>(*rate)) + " events a second over " +
                          number_text(summary.seconds(), 3) + " s");
   }
-  const double host_s = static_cast<double>(summary.cost_host_ns) * 1e-9;
-  if (summary.cost_host_ns > 0) {
-    std::string text = number_text(host_s, 3) + " s of these in the observer's hooks";
-    if (const auto added = ratio(host_s, summary.seconds() - host_s))
-      text += ": about " + percent_text(*added) + " more than untraced";
-    if (summary.cost_device_ns > 0) {
-      const double device_s = static_cast<double>(summary.cost_device_ns) * 1e-9;
-      text += ", " + number_text(device_s, 3) + " s on devices";
-    }
-    rows.add("cost", text);
+}
+
+/// Settings that are not as they are by themselves, and versions; or all facts.
+void add_facts(Rows& rows, const format::TraceMeta& meta, bool all) {
+  rows.add("convtrace", escape_text(meta.tool_version));
+  const settings::Settings usual;
+  for (const auto& [name, value] : meta.facts) {
+    const std::string_view kPrefix = "setting.";
+    const settings::SettingSpec* const spec =
+        name.starts_with(kPrefix) ? settings::find_setting(name.substr(kPrefix.size())) : nullptr;
+    const bool is_told = spec != nullptr ? value != spec->print(usual)
+                                         : name.starts_with("version.") || name == "package.torch";
+    if (!value.empty() && (all || is_told)) rows.add(escape_text(name), escape_text(value));
   }
 }
 
+std::string loss_text(const Summary& summary) {
+  const auto& [first, last] = *summary.losses;
+  return number_text(first.value, 6) + " in step " + std::to_string(first.step) + ", " +
+         number_text(last.value, 6) + " in step " + std::to_string(last.step);
+}
+
+/// @return how many records of each kind there are, the most first.
+std::string records_text(const Summary& summary) {
+  std::vector<size_t> kinds(Summary::kEventKinds);
+  std::iota(kinds.begin(), kinds.end(), 0);
+  std::ranges::stable_sort(kinds, std::greater(),
+                           [&](size_t kind) { return summary.records[kind]; });
+  std::string text;
+  for (const size_t kind : kinds) {
+    if (summary.records[kind] == 0) break;
+    text += (text.empty() ? "" : ", ") + count_text(summary.records[kind]) + ' ' +
+            std::string(format::event_name(kind));
+  }
+  return text;
+}
+
 void print_info(Output& output, const reader::TraceReader& trace, const Summary& summary,
-                const std::string& path) {
+                const std::string& path, bool all) {
   const format::TraceMeta& meta = trace.meta();
   Rows rows;
   rows.add("state", to_string(trace.state()));
@@ -148,10 +191,9 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   rows.add("steps", summary.steps ? std::to_string(summary.steps->first) + " to " +
                                         std::to_string(summary.steps->second)
                                   : "none");
-  for (size_t i = 0; i < Summary::kEventKinds; ++i) {
-    if (summary.records[i] == 0) continue;
-    rows.add("records", count_text(summary.records[i]) + ' ' + std::string(format::event_name(i)));
-  }
+  if (summary.losses) rows.add("loss", loss_text(summary));
+  if (summary.modules > 0) rows.add("modules", count_text(summary.modules));
+  if (summary.event_count > 0) rows.add("records", records_text(summary));
   for (size_t i = 0; i < summary.findings.size(); ++i) {
     if (summary.findings[i] == 0) continue;
     rows.add("findings", counted(summary.findings[i], to_string(static_cast<format::Level>(i))) +
@@ -164,17 +206,16 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
     rows.add("lost", count_text(summary.lost[i]) + ": " +
                          std::string(to_string(static_cast<format::LossReason>(i))));
   }
-  add_cost_rows(rows, trace, summary);
-  rows.add("convtrace", escape_text(meta.tool_version));
-  for (const auto& [name, value] : meta.facts) {
-    if (!value.empty()) rows.add(escape_text(name), escape_text(value));
-  }
+  add_sizes(rows, trace, summary, all);
+  add_cost(rows, summary);
+  add_facts(rows, meta, all);
   rows.print(output);
+  if (!all) output.line("(--all: every fact)");
 }
 
 }  // namespace
 
-ExitCode show_info(const std::string& path, bool json) {
+ExitCode show_info(const std::string& path, bool json, bool all) {
   const auto trace = open_trace(path);
   if (trace == nullptr) return ExitCode::kFailure;
   const Summary summary = summarize(*trace);
@@ -182,7 +223,7 @@ ExitCode show_info(const std::string& path, bool json) {
   if (json) {
     output.line(dump_json(info_json(*trace, summary)));
   } else {
-    print_info(output, *trace, summary, path);
+    print_info(output, *trace, summary, path, all);
   }
   return output.finish(report_state(*trace, path));
 }

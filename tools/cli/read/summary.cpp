@@ -1,6 +1,7 @@
 #include "tools/cli/read/summary.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "format/file/record_codec.h"
 #include "reader/snapshots.h"
@@ -26,6 +27,14 @@ void add(Summary& summary, StepBytes& now, const format::TensorStats& tensor) {
   if (now.step != tensor.header.step) now = {.step = tensor.header.step};
   now.bytes += tensor.bytes;
   summary.value_bytes_a_step = std::max(summary.value_bytes_a_step, now.bytes);
+}
+
+void add_loss(Summary& summary, const format::TensorStats& tensor) {
+  const bool is_number = tensor.stats.count == 1 && tensor.capture != format::Capture::kHash;
+  if (tensor.place.phase != format::Phase::kLoss || !is_number) return;
+  const Summary::LossValue now{tensor.header.step, tensor.stats.mean};
+  if (!summary.losses) summary.losses = {now, now};
+  summary.losses->second = now;
 }
 
 void add(Summary& summary, const format::Event& event) {
@@ -74,10 +83,17 @@ double Summary::seconds() const {
 Summary summarize(reader::TraceReader& trace) {
   Summary summary;
   StepBytes now;
+  std::unordered_set<uint32_t> modules;
   while (const format::Event* event = trace.next()) {
     add(summary, *event);
-    if (const auto* tensor = std::get_if<format::TensorStats>(event)) add(summary, now, *tensor);
+    if (const auto* tensor = std::get_if<format::TensorStats>(event)) {
+      add(summary, now, *tensor);
+      add_loss(summary, *tensor);
+    } else if (const auto* scope = std::get_if<format::Scope>(event)) {
+      if (scope->place.phase == format::Phase::kForward) modules.insert(scope->place.scope.value);
+    }
   }
+  summary.modules = modules.size();
   summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
       trace.counts().lost_records + trace.events_without_definition();
   add_sizes(summary, trace.container());

@@ -21,6 +21,12 @@ struct Summary {
   std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
   uint64_t suppressed = 0;             ///< number of findings that a rule suppresses
   std::optional<std::pair<uint32_t, uint32_t>> steps;
+  uint64_t modules = 0;  ///< names of modules that were called
+  struct LossValue {
+    uint32_t step = 0;
+    double value = 0;
+  };
+  std::optional<std::pair<LossValue, LossValue>> losses;  ///< the first and the last recorded
 
   /// Size of the records of a kind, as stored in the file.
   struct Size {

@@ -56,7 +56,7 @@ TEST_CASE("info --json: sizes add up to the file, rates and cost follow from the
   CHECK(info["cost"]["host_fraction"].get<double>() == Approx(0.25).epsilon(0.01));
   const std::string text = convtrace({"info", path}).out;
   CHECK(info["cost"]["overhead"].get<double>() == Approx(250.0 / 751));
-  CHECK(text.find("0.00025 s of these in the observer's hooks: about 33.3 % more than untraced, "
+  CHECK(text.find("0.00025 s of 0.001 s in the observer's hooks: about 33.3 % more than untraced, "
                   "1.1e-08 s on devices") != std::string::npos);
 }
 
@@ -78,6 +78,30 @@ TEST_CASE("info: text names command, steps and versions", "[cli]") {
   for (const char* text : {"complete", "python train.py", "3 to 3", "version.torch", "2.13.0"}) {
     CAPTURE(text);
     CHECK(result.out.find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("info: one screen, without settings that have their defaults", "[cli]") {
+  const TempDir folder;
+  const std::string path = folder / "a.ctrace";
+  TraceBuilder(path)
+      .fact("package.numpy", "2.0")
+      .fact("setting.CONVTRACE_MODE", "stats")
+      .fact("setting.CONVTRACE_SAMPLES", "64")
+      .step(3)
+      .stats({.slot = "loss", .phase = format::Phase::kLoss, .values = {2.5}})
+      .step(4)
+      .stats({.slot = "loss", .phase = format::Phase::kLoss, .values = {1.25}})
+      .close();
+  const std::string text = convtrace({"info", path}).out;
+  const std::string all = convtrace({"info", "--all", path}).out;
+  CAPTURE(text);
+  CHECK(text.find("2.5 in step 3, 1.25 in step 4") != std::string::npos);
+  CHECK(text.find("2 stats, 2 step") != std::string::npos);
+  CHECK(text.find("CONVTRACE_SAMPLES  64") != std::string::npos);
+  for (const char* fact : {"CONVTRACE_MODE", "package.numpy", "bytes of events"}) {
+    CHECK(text.find(fact) == std::string::npos);
+    CHECK(all.find(fact) != std::string::npos);
   }
 }
 
