@@ -263,6 +263,7 @@ TEST_CASE("show: names from a trace cannot act on a terminal", "[cli]") {
       CAPTURE(command, json);
       std::vector<std::string> arguments{command, path};
       if (json) arguments.push_back("--json");
+      if (command == std::string("info")) arguments.push_back("--all");
       const ProcessResult result = convtrace(arguments);
       CHECK(result.out.find_first_of("\x1b\x07") == std::string::npos);
       CHECK(result.out.find("owned") != std::string::npos);
