@@ -125,6 +125,7 @@ struct ParameterRow : Placed {
     visit("name", row.seen.name);
     visit("moment", row.seen.moment);
     visit("hash", row.seen.hash);
+    visit("writes", row.seen.writes);
     visit("varied", row.seen.varied);
     visit("constant", row.seen.constant);
     visit("is_bad", row.seen.bad);

@@ -52,7 +52,7 @@ bool explains(const Origin& cause, const Origin& effect) {
               cause.step == effect.step && !effect.rank && touches(cause, effect));
     case Kind::kScale:
       return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent, Kind::kNotReduced,
-                                    Kind::kMismatch, Kind::kParted, Kind::kNan}) &&
+                                    Kind::kMismatch, Kind::kParted, Kind::kNan, Kind::kWritten}) &&
              share_a_rank(cause, effect);
     case Kind::kLate:
       return cause.kind == Kind::kMismatch &&
@@ -66,6 +66,7 @@ bool explains(const Origin& cause, const Origin& effect) {
       return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent}) && cause.rank &&
              cause.rank == effect.rank && effect.step - cause.step <= 1;
     case Kind::kMismatch:
+    case Kind::kWritten:
       return false;
   }
   return false;

@@ -23,6 +23,7 @@
 #include "tools/origin/judge/reductions.h"
 #include "tools/origin/judge/replica_class.h"
 #include "tools/origin/judge/together.h"
+#include "tools/origin/judge/writes.h"
 #include "tools/origin/model/rank_text.h"
 
 namespace convtrace::origin {
@@ -157,7 +158,10 @@ struct Replicas::Impl {
       const bool proves =
           of_updates ? before.hash != own.front().seen->hash : !own.front().seen->constant;
       if (proves) ++equal;
-      if (proves && !of_updates) keys[number].reduced = true;
+      if (proves && !of_updates) {
+        keys[number].reduced = true;
+        writes.take(number, own);
+      }
       return true;
     }
     std::map<uint64_t, std::vector<uint32_t>> by_hash;
@@ -256,6 +260,32 @@ struct Replicas::Impl {
       of_ranks.trained(*of, scopes, whole);
     }
     classes.clear();
+    writes.end_step(step);
+  }
+
+  void tell_writes() {
+    for (const auto& [key, more] : writes.found()) {
+      if (of_ranks.is_wrapped(more.all)) continue;
+      step = more.first;
+      Origin origin = begin(Kind::kWritten, key, "grad:", format::Phase::kBackward);
+      set_ranks(origin, more.queues, {});
+      const std::string who = ranks_named(job.ranks_of(more.queues));
+      const std::string name = name_of(keys[key]);
+      origin.text = "The gradient of " + name + " was changed on " + who +
+                    " before it was reduced, and not on the others.";
+      origin.evidence = {
+          "writes to it: " + std::to_string(more.writes) + " on " + who + ", " +
+              std::to_string(more.others) + " on the others, as many as on all in earlier steps",
+          "behind the reduction it is equal on " + ranks_named(job.ranks_of(more.all)),
+          "written equally often in the same step: " + tools::counted(more.alike, "other gradient"),
+          "so in " + tools::counted(more.steps, "step") + " to the end"};
+      origin.next =
+          "look for what is done to it on this rank alone between its backward pass and the "
+          "reduction: a factor, a clipping, a mask";
+      origin.ranks = job.ranks_of(more.all);
+      const uint64_t bit = told.tell(std::move(origin), name);
+      for (const uint32_t queue : more.all) told.give(queue, bit, nullptr);
+    }
   }
 
   /// @return keys of gradients that were told.
@@ -406,6 +436,7 @@ struct Replicas::Impl {
   std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
   Reductions reductions;
+  Writes writes;
   std::unordered_map<uint32_t, size_t> update_counts;  ///< by queue, parameters of the step
   bool too_many = false;
 };
@@ -431,7 +462,10 @@ bool Replicas::are_replicas(std::span<const uint32_t> queue_numbers) const {
   return known != 0 && 2 * equal > known;
 }
 
-void Replicas::finish() { impl_->of_ranks.finish(); }
+void Replicas::finish() {
+  impl_->of_ranks.finish();
+  impl_->tell_writes();
+}
 
 std::vector<std::string> Replicas::notes() const {
   std::vector<std::string> notes = impl_->of_ranks.notes();

@@ -26,14 +26,15 @@ namespace convtrace::origin {
   X(kNan, 5, "nan")                    \
   X(kNotReduced, 6, "not-reduced")     \
   X(kParted, 7, "parted")              \
-  X(kLate, 8, "late")
+  X(kLate, 8, "late")                  \
+  X(kWritten, 9, "written")
 
 enum class Kind : uint8_t {
 #define CONVTRACE_X(name, value, text) name = value,
   CONVTRACE_ORIGIN_KINDS(CONVTRACE_X)
 #undef CONVTRACE_X
 };
-inline constexpr size_t kKindCount = 9;
+inline constexpr size_t kKindCount = 10;
 
 [[nodiscard]] constexpr std::string_view to_string(Kind kind) {
   switch (kind) {

@@ -54,6 +54,7 @@ enum class ParameterMoment : uint8_t {
 struct ParameterSeen {
   format::StringId scope{}, name{};
   uint64_t hash = 0;
+  uint32_t writes = 0;  ///< to a gradient, as its tensor counts them
   ParameterMoment moment = ParameterMoment::kInitial;
   bool varied = false;    ///< its elements are known not to be one number
   bool constant = false;  ///< they are known to be one

@@ -283,6 +283,7 @@ void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32
                 : event.place.phase == Phase::kOptimizer ? ParameterMoment::kUpdate
                                                          : ParameterMoment::kInitial;
   seen.bad = bad;
+  if (gradient) seen.writes = event.value.version;
   const bool measured = event.capture != format::Capture::kHash;
   seen.varied = measured && event.stats.min != event.stats.max;
   seen.constant = measured && !seen.varied && event.stats.count > 1;

@@ -22,6 +22,33 @@ TEST_CASE("origin not-reduced: on one rank", "[origin][replicas]") {
   REQUIRE(told(result) == List{"not-reduced 1@2 fc2 grad:weight"});
 }
 
+TEST_CASE("origin written: a gradient that one rank changed before it was reduced",
+          "[origin][replicas]") {
+  // By step and rank the writes to the gradient of fc2.
+  const auto told_of = [](const std::vector<std::vector<uint32_t>>& writes, bool of_all = false) {
+    const auto ranks = static_cast<uint32_t>(writes[0].size());
+    Job job = trained({.ranks = ranks, .steps = static_cast<uint32_t>(writes.size())});
+    for (RankEvents& rank : job)
+      for (uint32_t step = 0; step < writes.size(); ++step)
+        for (const char* layer : {"fc1", "fc2"})
+          if (of_all || layer == std::string("fc2"))
+            rank.value(step, "grad:weight", layer).value.version = writes[step][rank.rank];
+    return origins_of(job);
+  };
+  const OriginResult result = told_of({{1, 1}, {1, 1}, {1, 2}, {1, 2}});
+  REQUIRE(told(result) == List{"written 1@2 fc2 grad:weight"});
+  CHECK(contains(result.origins[0].text, "was changed on rank 1 before it was reduced"));
+  CHECK(has_line(result.origins[0].evidence, "writes to it: 2 on rank 1, 1 on the others"));
+  CHECK(told(told_of({{1, 1, 1}, {1, 3, 1}, {1, 3, 1}})) == List{"written 1@1 fc2 grad:weight"});
+  // Always so, once, not to the end, on most ranks, in turn; and where all gradients are.
+  CHECK(told(told_of({{1, 2}, {1, 2}, {1, 2}})) == List{});
+  CHECK(told(told_of({{1, 1}, {1, 1}, {1, 2}})) == List{});
+  CHECK(told(told_of({{1, 1}, {1, 2}, {1, 2}, {1, 1}})) == List{});
+  CHECK(told(told_of({{1, 1, 1}, {1, 2, 2}, {1, 2, 2}})) == List{});
+  CHECK(told(told_of({{1, 1}, {1, 2}, {2, 1}, {2, 1}, {2, 1}})) == List{});
+  CHECK(told(told_of({{1, 1}, {1, 2}, {1, 2}}, true)) == List{});
+}
+
 TEST_CASE("origin: a gradient that is none yet is silent", "[origin][replicas]") {
   // A sharded optimizer leaves gradients unreduced on all ranks but one, and weights are equal.
   Job job = trained({.ranks = 3, .steps = 3});
