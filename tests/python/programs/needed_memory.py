@@ -585,9 +585,10 @@ def right_state_of_objects():
         def backward(ctx, grad):
             return grad * ctx.owner.scale, None
 
-    for op in Stacked.apply, Tabled.apply, Rewritten.apply, lambda h: Logged.apply(h, model.first):
+    owner = Kept()
+    owner.scale = 2
+    for op in Stacked.apply, Tabled.apply, Rewritten.apply, lambda h: Logged.apply(h, owner):
         model = mask_of(op)
-        model.first.scale = 2
         train(model, model.parameters())
 
 
