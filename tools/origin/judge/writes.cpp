@@ -1,0 +1,49 @@
+#include "tools/origin/judge/writes.h"
+
+#include <algorithm>
+
+namespace convtrace::origin {
+
+void Writes::take(uint32_t key, std::span<const Entry> equal) {
+  const auto [least, most] =
+      std::ranges::minmax(equal, {}, [](const Entry& one) { return one.seen->writes; });
+  More more{.writes = most.seen->writes, .others = least.seen->writes};
+  for (const Entry& one : equal) {
+    more.all.push_back(one.queue);
+    if (one.seen->writes > more.others) more.queues.push_back(one.queue);
+  }
+  step_[key] = std::move(more);
+}
+
+void Writes::end_step(uint32_t step) {
+  const auto alike = static_cast<size_t>(
+      std::ranges::count_if(step_, [](const auto& one) { return one.second.queues.empty(); }));
+  for (auto& [key, now] : step_) {
+    const auto known = keys_.find(key);
+    if (now.queues.empty()) {
+      keys_[key] = std::move(now);
+    } else if (known != keys_.end()) {
+      More& before = known->second;
+      const bool goes_on = before.queues == now.queues;
+      // Once it is another rank's turn, or that of most, nothing is known of the key any more.
+      if (!(goes_on || before.queues.empty()) || !now.stands_out() || alike == 0) {
+        keys_.erase(known);
+        continue;
+      }
+      now.first = goes_on ? before.first : step;
+      now.steps = before.steps + 1;
+      now.alike = goes_on ? before.alike : alike;
+      before = std::move(now);
+    }
+  }
+  step_.clear();
+}
+
+std::map<uint32_t, Writes::More> Writes::found() const {
+  std::map<uint32_t, More> found;
+  for (const auto& [key, more] : keys_)
+    if (more.steps > 1) found.emplace(key, more);
+  return found;
+}
+
+}  // namespace convtrace::origin

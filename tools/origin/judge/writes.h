@@ -1,0 +1,51 @@
+#pragma once
+/// @file writes.h
+/// written: ranks have reduced a gradient, which is equal on them, and one of them has written to it
+/// more often than the others: it changed what it sent.
+///
+/// Why it is a fault: ranks that make one gradient by one program write to it equally often, and did so
+/// in earlier steps. What one of them writes between its backward pass and the reduction is in the sum.
+/// Judged: a gradient of ranks that DDP does not hold, where others of the step are written equally
+/// often, from a step on to the last, in two at least. DDP reduces in the backward pass.
+/// Passed over: counts that were never equal, as of a part that some ranks do not use.
+///
+/// Place:    replicas.cpp.
+/// Threads:  one.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "tools/origin/judge/replica_class.h"
+
+namespace convtrace::origin {
+
+class Writes {
+ public:
+  /// From which step on ranks wrote to a gradient more often, and for how many steps.
+  struct More {
+    std::vector<uint32_t> queues{}, all{};
+    uint32_t writes = 0, others = 0;  ///< in the first step
+    uint32_t first = 0, steps = 0;
+    size_t alike = 0;  ///< gradients of that step that were written equally often
+
+    /// Whether the counts differ, and one of several ranks or fewer than half have more.
+    [[nodiscard]] bool stands_out() const {
+      return !queues.empty() && 2 * queues.size() <= all.size();
+    }
+  };
+
+  /// Takes a gradient that is equal on ranks.
+  void take(uint32_t key, std::span<const Entry> equal);
+  /// Call it behind all gradients of a step.
+  void end_step(uint32_t step);
+  /// @return by key, what lasted to the end.
+  [[nodiscard]] std::map<uint32_t, More> found() const;
+
+ private:
+  std::map<uint32_t, More> step_;  ///< of the step, by key
+  std::map<uint32_t, More> keys_;  ///< of keys that were written equally often before
+};
+
+}  // namespace convtrace::origin
