@@ -14,10 +14,9 @@ using tools::escape_markup;
 using tools::quote_markup;
 
 void write_finding(const Finding& finding, diff::Markup& out) {
-  const std::string_view mark = finding.severity == Severity::kHint ? "" : " class=\"warning\"";
-  out << "<section>\n<h3" << mark << ">" << to_string(finding.severity) << " "
-      << escape_markup(finding.id) << "</h3>\n<p><code>" << quote_markup(place_of(finding))
-      << "</code></p>\n";
+  out << "<section>\n<h3 class=\"" << to_string(finding.severity) << "\">"
+      << to_string(finding.severity) << " " << escape_markup(finding.id) << "</h3>\n<p><code>"
+      << quote_markup(place_of(finding)) << "</code></p>\n";
   out.paragraph("<b>" + escape_markup(finding.text) + "</b>" +
                 (finding.times > 1 ? " (" + std::to_string(finding.times) + " times)" : ""));
   out << "<ul>\n";

@@ -51,7 +51,15 @@ class Curve {
   }
 
   [[nodiscard]] bool any() const { return any_; }
-  [[nodiscard]] std::string scale() const { return in_logs_ ? ", logarithmic" : ""; }
+  /// @return what the axes are, which no text in a stretched picture can say.
+  [[nodiscard]] std::string axes() const {
+    std::string text = "steps " + number(first_) + " to " + number(last_);
+    if (points_.empty()) return text;
+    const auto value = [](const Point& one) { return one.value; };
+    text += ", " + number(std::ranges::min_element(points_, {}, value)->value) + " to " +
+            number(std::ranges::max_element(points_, {}, value)->value);
+    return text + (in_logs_ ? " on a logarithmic scale" : "");
+  }
   [[nodiscard]] double x(double step) const {
     return kEdge + (kWidth - 2 * kEdge) * (step - first_) / (last_ - first_);
   }
@@ -75,6 +83,7 @@ class Curve {
   }
 
  private:
+  static std::string number(double value) { return tools::number_text(value, 3); }
   [[nodiscard]] double scaled(double value) const { return in_logs_ ? std::log(value) : value; }
   [[nodiscard]] double y(double value) const {
     const double span = most_ > least_ ? most_ - least_ : 1;
@@ -89,9 +98,10 @@ class Curve {
 void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
   const Curve curve(story, titled.series);
   if (!curve.any()) return;
-  out << "<h3>" << titled.title << "</h3>\n<svg role=\"img\" aria-label=\"" << titled.what
-      << curve.scale() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
-      << "\" width=\"100%\" height=\"" << kHeight << "\" preserveAspectRatio=\"none\">\n";
+  out << "<h3>" << titled.title << "</h3>\n<p class=\"hint\">" << curve.axes()
+      << "</p>\n<svg role=\"img\" aria-label=\"" << titled.what << ", " << curve.axes()
+      << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight << "\" width=\"100%\" height=\"" << kHeight
+      << "\" preserveAspectRatio=\"none\">\n";
   for (const StoryEvent& event : story.events) {
     if (!event.is_rise() || event.series != titled.series) continue;
     const std::string x = coordinates(curve.x(event.step), 0);
