@@ -450,6 +450,45 @@ def wrong_hook_of_a_layer():
     train(model, model.parameters())
 
 
+class ActsBetween(nn.Module):
+    """`act` takes what the first layer gives, and `write` gets it behind that; only arithmetic reads it then."""
+
+    def __init__(self, act, write):
+        nn.Module.__init__(self)
+        self.first, self.act, self.last, self.write = nn.Linear(8, 8), act, nn.Linear(8, 4), write
+        named(self)
+
+    def forward(self, x):
+        h = self.first(x)
+        y = self.act(h)
+        self.write(h)
+        return self.last(y + h)
+
+
+@case
+def wrong_data_behind_a_layer():
+    model = ActsBetween(nn.Linear(8, 8), lambda h: raw(h).mul_(0.5))
+    train(model, model.parameters())
+
+
+@case
+def wrong_data_behind_a_product():
+    weight = nn.Parameter(torch.randn(8, 8))
+    model = ActsBetween(Inside(lambda h: h.tanh() @ weight), lambda h: raw(model.act.kept).mul_(0.5))
+    model.act.op = lambda h: setattr(model.act, "kept", h.tanh()) or model.act.kept @ weight
+    train(model, [*model.parameters(), weight])
+
+
+@case
+def right_data_behind_a_layer():
+    """What needs no values; what is written in front of it."""
+    for act in nn.ReLU(), nn.Linear(8, 8).requires_grad_(False), nn.Identity(), Inside(lambda h: h.clone() * 2):
+        model = ActsBetween(act, lambda h: raw(h).mul_(0.5))
+        train(model, [one for one in model.parameters() if one.requires_grad])
+    model = ActsBetween(Inside(lambda h: nn.functional.silu(raw(h).mul_(0.5) + h)), lambda h: None)
+    train(model, model.parameters())
+
+
 class Branched(nn.Module):
     """`hook` gets the gradient of the act's output, which is that of the branch beside it, too."""
 

@@ -81,7 +81,8 @@ class NeededMemory:
     before the node runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave, or what was
     saved when the call was left.
 
-    All such nodes are asked in the steps of a root that _is_due() names, in the others those that had saved such memory before.
+    All such nodes are asked in the steps of a root that _is_due() names, in the others those that had saved such memory before. In
+    steps 1, 2, 4, 8 and so on memory of torch alone is hashed, too: a write through `.data` is not counted either.
     An input of a module is saved as it was recorded where the module is torch's own and no hook runs in between."""
 
     def __init__(self, observer, torch):
@@ -89,7 +90,7 @@ class NeededMemory:
         self._node = getattr(torch._C, "_current_autograd_node", None)
         saved = getattr(torch._C._autograd, "SavedTensor", None)
         self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
-        self._step, self._due = -1, False
+        self._step, self._due, self._of_torch = -1, False, False
         self._steps = collections.Counter()  # of the roots, by place, that have been called
         self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
         self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
@@ -102,13 +103,13 @@ class NeededMemory:
         if self._node is None or not self._knows_hooks:
             return
         if self._step != observer.step:
-            self._step, self._due = observer.step, False
+            self._step, self._due, self._of_torch = observer.step, False, False
             self._plain.clear()
             self._saved.clear()
         if place.step != observer.step:
             self._steps[place.id] += 1
             count = self._steps[place.id]
-            self._due = self._due or _is_due(count)
+            self._due, self._of_torch = self._due or _is_due(count), self._of_torch or _is_power(count)
         self._look_at_gradients(self._due or bool(self._exposed))
         if self._original is not None:
             for entry, one in observer.names.modules(module):
@@ -133,7 +134,7 @@ class NeededMemory:
             read = self._observer.read
             with read.unobserved():
                 firsts = [read.bare(tensor).grad_fn for tensor in read.tensors(output)]
-                if any([self._record(thread, engine.FORWARD, key, _nodes_of(first), None) for first in firsts]):
+                if any([self._record(thread, engine.FORWARD, key, _nodes_of(first), None) is not None for first in firsts]):
                     self._saved.add(key)
                     self._observer.submit(thread)
         except Exception as error:
@@ -159,15 +160,16 @@ class NeededMemory:
         thread, (key, _), first = self._observer.threads.state, targets[0], self._node()
         nodes = _nodes_of(first) if key in self._saved else (first,)
         with self._observer.read.unobserved():
-            if self._record(thread, engine.BACKWARD, key, nodes, first, key in self._saved or key & 0xFFFFFFFF in self._plain):
-                if len(self._exposed) < _MOST_EXPOSED:
-                    self._exposed.add(targets)
+            lent = self._record(thread, engine.BACKWARD, key, nodes, first, key in self._saved or key & 0xFFFFFFFF in self._plain)
+            if lent and len(self._exposed) < _MOST_EXPOSED:
+                self._exposed.add(targets)
+            if lent is not None:
                 self._observer.submit(thread)
 
     def _record(self, thread, phase, key, nodes, giver, of_inputs=True):
-        """Packs what nodes have saved in memory that others can write: of their results that of `giver` alone.
-        @return whether any has"""
-        observer, read, found = self._observer, self._observer.read, False
+        """Packs what nodes have saved, of their results that of `giver` alone.
+        @return whether any of it lies in memory that others can write; None where nothing is packed"""
+        observer, read, lent = self._observer, self._observer.read, None
         for node in nodes:
             name = contents.name_of(type(node))
             saved, is_output = _NEEDED.get(name, (None, False))
@@ -177,14 +179,15 @@ class NeededMemory:
             if holder is None or holder.unpack_hook is not None:
                 continue  # whoever packs it would be run
             tensor = holder.data  # `_saved_` would detach a result, an operator that a mode of the program sees
-            if not read.is_plain(tensor) or not tensor.is_cpu or not read.borrows(tensor) or not tensor.is_contiguous():
+            if not read.is_plain(tensor) or not tensor.is_cpu or not tensor.is_contiguous():
                 continue
-            value = read.again(tensor)
+            borrows = read.borrows(tensor)
+            value = read.again(tensor) if borrows or self._of_torch else None
             if value is not None:
                 thread.batch.tensor(phase, engine.HASH, key & 0xFFFFFFFF, key >> 32, observer.modules.slot("needed", saved),
                                     observer.port.intern(name), value)
-                found = True
-        return found
+                lent = borrows or bool(lent)
+        return lent
 
 
 def _nodes_of(first):
@@ -199,4 +202,8 @@ def _nodes_of(first):
 def _is_due(count):
     """@return whether all nodes are asked in the step of this number, from 1 on: in the first, second, fourth and so on, and in
     about one of sixteen, the same in each run, whose distances are no period that the program may have, too."""
-    return count & (count - 1) == 0 or count * 2654435761 >> 28 & 15 == 0
+    return _is_power(count) or count * 2654435761 >> 28 & 15 == 0
+
+
+def _is_power(count):
+    return count & (count - 1) == 0
