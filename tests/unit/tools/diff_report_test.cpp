@@ -127,11 +127,61 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK(contains(text(),
                  "# first put back the baseline's m.py, torch, use of torch.compile and 1 more\n"));
   CHECK(contains(text(), "# then the candidate's again\n"));
+  // The package that computes, nearest to the root, comes first.
+  root.code.qualified_class = "flash_attn.modules.mha.MHA";
+  result.facts.clear();
+  result.preflight = {{"version.torch", "2.1", "2.2"}, {"package.flash-attn", "2.5.1", "2.6"}};
+  CHECK(contains(text(), "# first put back the baseline's flash-attn 2.5.1, torch\n"));
+  CHECK_FALSE(contains(text(), "poison"));
+  diff::FindingCause unwritten;
+  unwritten.finding.kind = format::FindingKind::kNeverWritten;
+  result.cause = {.rule = "finding", .text = {}, .evidence = {}, .finding = unwritten};
+  CHECK(contains(text(),
+                 "\nconvtrace run --poison 1 --output root-poison.ctrace -- python a.py\n"
+                 "convtrace findings root-poison.ctrace\n"));
   root.consumer.emplace().elements.emplace();  // both runs have stored what became of it
   CHECK(text().empty());
   root.consumer.reset();
   root.record.elements.emplace();  // or the value itself
   CHECK(text().empty());
+}
+
+TEST_CASE("next commands: a job that torchrun started is started by it", "[diff][next]") {
+  format::TraceMeta meta;
+  meta.world_size = 4;
+  meta.command_line = {"/bin/python", "-u", "train.py", "--lr", "1"};
+  meta.facts = {{"run.environment", "LOCAL_WORLD_SIZE=#4 RANK=#0 ROLE_RANK=#0 WORLD_SIZE=#4"}};
+  const std::vector<std::string> job = {"/bin/python",
+                                        "-m",
+                                        "torch.distributed.run",
+                                        "--standalone",
+                                        "--nproc-per-node",
+                                        "4",
+                                        "train.py",
+                                        "--lr",
+                                        "1"};
+  CHECK(diff::command_of(meta).words == job);
+  diff::DiffResult result;
+  result.root.emplace().record.base.stats.count = 4;
+  result.ranks.resize(2);
+  const auto text = [&] {
+    std::string all;
+    for (const std::string& line : diff::next_commands(result)) all += line + '\n';
+    return all;
+  };
+  result.base_command = result.cand_command = diff::command_of(meta);
+  CHECK(contains(text(),
+                 "\nconvtrace run --output root-base/r%r.ctrace --steps 0 --config "
+                 "convtrace-root.toml -- /bin/python -m torch.distributed.run "
+                 "--standalone --nproc-per-node 4 train.py --lr 1\n"));
+  CHECK(contains(text(), "\nconvtrace-diff root-base root-cand\n"));
+  // Ranks on other machines, or started by something else.
+  for (const char* environment : {"LOCAL_WORLD_SIZE=#2 ROLE_RANK=#0 WORLD_SIZE=#4", "RANK=#0"}) {
+    meta.facts = {{"run.environment", environment}};
+    result.cand_command = diff::command_of(meta);
+    CHECK(result.cand_command.words == meta.command_line);
+    CHECK(contains(text(), "# then start both jobs as before"));
+  }
 }
 
 TEST_CASE("next commands: a file that changed is checked before a run is recorded",
@@ -143,7 +193,11 @@ TEST_CASE("next commands: a file that changed is checked before a run is recorde
     std::ofstream(dir / "src/same.py") << "same";
   };
   const auto hash = [&dir](const char* file) {
-    return test::run_process({"b2sum", "-l", "64", dir / file}).out.substr(0, 16);
+    return test::run_process({"python3", "-c",
+                              "import hashlib, sys; print(hashlib.blake2b(open(sys.argv[1], "
+                              "'rb').read(), digest_size=8).hexdigest())",
+                              dir / file})
+        .out.substr(0, 16);
   };
   diff::DiffResult result;
   result.root.emplace().record.base.stats.count = 4;

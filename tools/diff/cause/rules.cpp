@@ -255,7 +255,8 @@ std::optional<Cause> by_draws(const DiffResult& result) {
   const bool is_made_here = root.record.slot.starts_with("output:") &&
                             root.weights != Shown::kDifferent &&
                             agrees(root.record.comparison.worst_input);
-  if (root.record.phase != Phase::kForward || !(is_made_here || root.came_in)) return std::nullopt;
+  const Phase phase = root.record.phase;
+  if (!(phase == Phase::kForward && is_made_here) && !root.came_in) return std::nullopt;
   const auto fact = std::ranges::find_if(result.facts, [&](const FactDifference& one) {
     return one.kind == FactKind::kGenerator &&
            (one.step == root.record.step || one.step == root.record.step + 1);

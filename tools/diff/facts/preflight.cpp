@@ -75,13 +75,42 @@ std::optional<std::string> variables_of(const std::set<std::string>& ours,
   return text.empty() ? std::nullopt : std::optional(std::move(text));
 }
 
+/// "NAME=#HASH" of each.
+std::set<std::string> variables(const format::TraceMeta& meta) {
+  std::istringstream text(std::string(meta.fact("run.environment").value_or("")));
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+/// torchrun alone tells a rank its number in its role; on one machine all ranks are local.
+bool is_of_torchrun(const format::TraceMeta& meta) {
+  constexpr std::string_view kRole = "ROLE_RANK=", kAll = "WORLD_SIZE=",
+                             kLocal = "LOCAL_WORLD_SIZE=";
+  std::string role, all, local;
+  for (const std::string& one : variables(meta))
+    for (const auto& [name, hash] : {std::pair(kRole, &role), {kAll, &all}, {kLocal, &local}})
+      if (one.starts_with(name)) *hash = one.substr(name.size());
+  return !role.empty() && !all.empty() && all == local;
+}
+
+/// Lets torchrun start what it started: "python -u train.py" of a rank.
+void start_by_torchrun(RunCommand& command, uint32_t ranks) {
+  std::vector<std::string>& words = command.words;
+  if (words.size() < 2) return;
+  const bool unbuffered = words[1] == "-u";
+  std::vector<std::string> job = {words[0],
+                                  "-m",
+                                  "torch.distributed.run",
+                                  "--standalone",
+                                  "--nproc-per-node",
+                                  std::to_string(ranks)};
+  job.insert(job.end(), words.begin() + (unbuffered ? 2 : 1), words.end());
+  words = std::move(job);
+  command.torchrun_ranks = ranks;
+}
+
 /// Adds the variables of the environment whose hashes differ.
 void compare_environments(const format::TraceMeta& base, const format::TraceMeta& cand,
                           std::vector<PreflightEntry>& entries) {
-  const auto variables = [](const format::TraceMeta& meta) {
-    std::istringstream text(std::string(meta.fact("run.environment").value_or("")));
-    return std::set(std::istream_iterator<std::string>(text), {});
-  };
   const std::set<std::string> a = variables(base), b = variables(cand);
   if (a.empty() || b.empty()) return;  // not recorded
   PreflightEntry entry{kEnvironment, variables_of(a, b), variables_of(b, a)};
@@ -111,6 +140,7 @@ RunCommand command_of(const format::TraceMeta& meta) {
   for (const auto& [name, hash] : meta.facts)
     if (name.starts_with(kOfFile) && name.ends_with(".py"))
       command.files[name.substr(kOfFile.size())] = hash;
+  if (meta.world_size > 1 && is_of_torchrun(meta)) start_by_torchrun(command, meta.world_size);
   return command;
 }
 

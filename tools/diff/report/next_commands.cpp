@@ -121,8 +121,14 @@ std::string path_here(const RunCommand& run, const std::string& name) {
   return "";
 }
 
+/// The run's interpreter, if it is on this machine.
+std::string python_here(const RunCommand& run) {
+  std::error_code unreachable;
+  return fs::exists(run.executable, unreachable) ? tools::quote_shell(run.executable) : "python3";
+}
+
 /// Goes on only if the files that the two runs had in two versions are those of this run: a block
-/// that is pasted does not record one program twice.
+/// that is pasted does not record one program twice. A sum of 64 bits is no option of every b2sum.
 std::string files_check(const RunCommand& run, const RunCommand& other) {
   constexpr size_t kChecked = 5;
   std::string sums;
@@ -131,11 +137,15 @@ std::string files_check(const RunCommand& run, const RunCommand& other) {
     const auto theirs = other.files.find(name);
     if (theirs == other.files.end() || theirs->second == hash || count == kChecked) continue;
     const std::string path = path_here(run, name);
-    if (path.empty() || path.find_first_of("\\\n\r") != std::string::npos) continue;
-    sums += ' ' + tools::quote_shell(hash + "  " + path);
+    if (path.empty()) continue;
+    sums += ' ' + hash + ' ' + tools::quote_shell(path);
     ++count;
   }
-  return sums.empty() ? "" : "printf '%s\\n'" + sums + " | b2sum -l 64 -c --quiet && ";
+  constexpr const char* kCheck =
+      " -c 'import sys, hashlib; [sys.exit(f + \": FAILED\") for s, f in zip(sys.argv[1::2], "
+      "sys.argv[2::2]) "
+      "if hashlib.blake2b(open(f, \"rb\").read(), digest_size=8).hexdigest() != s]'";
+  return sums.empty() ? "" : python_here(run) + kCheck + sums + " && ";
 }
 
 std::string words_text(const RunCommand& run, const RunCommand& other) {
@@ -171,6 +181,20 @@ std::string without_kind(const std::string& fact) {
   return fact;
 }
 
+/// "timm 0.9" of a package, which installs it; else the name alone.
+std::string to_put_back(const PreflightEntry& entry) {
+  const bool is_package = entry.name.starts_with("package.") && entry.base;
+  return without_kind(entry.name) + (is_package ? ' ' + *entry.base : "");
+}
+
+/// Whether the class of the root's module is a package's: that computes, nearest to the root.
+bool is_of_root(const PreflightEntry& entry, const RootReport& root) {
+  const std::string& kind = root.code.qualified_class;
+  std::string package = without_kind(entry.name);
+  std::ranges::replace(package, '-', '_');
+  return !kind.empty() && kind.substr(0, kind.find('.')) == package;
+}
+
 /// "environment (FUSED, SEED)" of the entry of an environment that differs.
 std::string variables_named(const PreflightEntry& environment) {
   std::set<std::string> names;
@@ -194,12 +218,15 @@ std::string differing_parts(const DiffResult& result) {
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kCode) add(fact.name.substr(0, fact.name.find(": ")));
   }
-  for (const PreflightEntry& entry : result.preflight) {
+  std::vector<PreflightEntry> entries = result.preflight;
+  std::ranges::stable_partition(
+      entries, [&](const PreflightEntry& entry) { return is_of_root(entry, *result.root); });
+  for (const PreflightEntry& entry : entries) {
     const std::string_view name = entry.name;
     if (name == kEnvironment) {
       add(variables_named(entry));
     } else if (variable_of(entry.name).empty() && name != "host" && !name.starts_with("setting."))
-      add(name == "compiled" ? "use of torch.compile" : without_kind(entry.name));
+      add(name == "compiled" ? "use of torch.compile" : to_put_back(entry));
   }
   for (const FactDifference& fact : result.facts)
     if (parts.empty() && fact.configuration) add("setting " + fact.module_class + ' ' + fact.name);
@@ -227,13 +254,36 @@ bool is_one_program(const DiffResult& result) {
          variables_text(result, true) == variables_text(result, false);
 }
 
+/// Whether memory that nobody wrote may be the reason: it was found, or a program that does not repeat makes
+/// another result of the same.
+bool may_be_unwritten(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  const auto& finding = result.cause ? result.cause->finding : std::nullopt;
+  if (finding) return finding->finding.kind == format::FindingKind::kNeverWritten;
+  return is_one_program(result) && root.record.slot.starts_with("output:") && !root.came_in &&
+         agrees(root.record.comparison.worst_input);
+}
+
+/// A line of its own, since what is filled with a pattern computes other values.
+void add_poison(const DiffResult& result, std::vector<std::string>& lines) {
+  if (!may_be_unwritten(result)) return;
+  const RunCommand& run = result.cand_command;
+  lines.emplace_back("# is it memory that nobody wrote? a run in which new memory has a pattern:");
+  lines.push_back(start_line(run, run, "", [](const std::string& here) {
+    return "convtrace run --poison 1 --output " + here + "root-poison.ctrace";
+  }));
+  lines.emplace_back("convtrace findings root-poison.ctrace");
+}
+
 std::vector<std::string> repeat(const DiffResult& result) {
   const RunCommand& run = result.base_command;
-  return {
+  std::vector<std::string> lines = {
       "# the traces hold no difference between the two programs: does one repeat?",
       start_line(run, run, "", [](const std::string&) { return std::string("convtrace repeat"); }),
       "# if it does, data, files or the environment were changed: put them back, and record "
       "both again"};
+  add_poison(result, lines);
+  return lines;
 }
 
 }  // namespace
@@ -265,28 +315,32 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   const std::string base = step_text(number, result.step_offset.of_base());
   const std::string cand = step_text(number, result.step_offset.of_cand());
   std::vector<std::string> lines = rule_file(root);
-  if (result.ranks.size() > 1) {
+  const bool many = result.ranks.size() > 1;
+  if (many && (of_base.torchrun_ranks == 0 || of_cand.torchrun_ranks == 0)) {
     // The command line of one rank does not start its job.
     lines.push_back("export CONVTRACE_STEPS=" + base + " CONVTRACE_CONFIG=$PWD/" + kRuleFile);
     if (cand != base) lines.push_back("# of the candidate: CONVTRACE_STEPS=" + cand);
     lines.emplace_back("# then start both jobs as before, each with another CONVTRACE_OUTPUT");
     return lines;
   }
-  const auto recording = [also = further_records(result)](const char* output,
-                                                          const std::string& steps) {
-    return [output, steps, also](const std::string& here) {
+  const std::string base_out = many ? "root-base" : "root-base.ctrace";
+  const std::string cand_out = many ? "root-cand" : "root-cand.ctrace";
+  const auto recording = [&](const std::string& output, const std::string& steps) {
+    return [output = output + (many ? "/r%r.ctrace" : ""), steps,
+            also = further_records(result)](const std::string& here) {
       return "convtrace run --output " + here + output + " --steps " + steps + also + " --config " +
              here + kRuleFile;
     };
   };
   if (!parts.empty()) lines.push_back("# first put back the baseline's " + parts);
-  lines.push_back(start_line(of_base, of_cand, base_set, recording("root-base.ctrace", base)));
+  lines.push_back(start_line(of_base, of_cand, base_set, recording(base_out, base)));
   if (!parts.empty()) lines.emplace_back("# then the candidate's again");
-  lines.push_back(start_line(of_cand, of_base, cand_set, recording("root-cand.ctrace", cand)));
+  lines.push_back(start_line(of_cand, of_base, cand_set, recording(cand_out, cand)));
   const StepOffset& offset = result.step_offset;  // what the user gave is not in the traces
   lines.push_back(
-      "convtrace-diff root-base.ctrace root-cand.ctrace" +
+      "convtrace-diff " + base_out + ' ' + cand_out +
       (offset.why == kOffsetAsked ? " --step-offset " + std::to_string(offset.steps) : ""));
+  if (!many) add_poison(result, lines);
   return lines;
 }
 
