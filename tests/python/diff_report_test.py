@@ -9,7 +9,9 @@ import tempfile
 import time
 import unittest
 
-from reader_test import ROOT
+from reader_test import ROOT  # which finds the package
+
+import convtrace
 
 DIFF = pathlib.Path(os.environ["CONVTRACE_BUILD"]) / "bin" / "convtrace-diff"
 GOLDEN = pathlib.Path(ROOT) / "tests" / "golden" / "v1"
@@ -99,6 +101,34 @@ class SchemaTestCase(Reports):
                 at = at[key]
             at[path[-1]] = value
             self.assertFalse(self.validator.is_valid(broken), path)
+
+
+class ObjectsTestCase(Folder):
+    """The reports as objects of Python."""
+
+    def test_a_report_is_the_json_with_its_page_and_text(self):
+        base, cand = self.split("diverged")
+        report = convtrace.diff(base, cand)
+        self.assertIsInstance(report, convtrace.Report)
+        self.assertEqual((report.verdict, report["verdict"]), ("diverged", "diverged"))
+        self.assertEqual(report.root.scope, report["root"]["scope"])
+        self.assertIn("DIVERGED at step", str(report))
+        self.assertIn("&lt;!doctype html&gt;", report._repr_html_())
+        with self.assertRaises(AttributeError):
+            report.nothing
+
+    def test_options_are_passed(self):
+        base, cand = self.split("diverged")
+        self.assertNotEqual(convtrace.diff(base, cand, "--ignore", "*").verdict, "diverged")
+
+    def test_a_command_that_cannot_judge_raises_what_it_says(self):
+        with self.assertRaisesRegex(convtrace.Failed, "nothing.ctrace"):
+            convtrace.diff(self.folder / "nothing.ctrace", self.folder / "nothing.ctrace")
+
+    def test_check_and_origin(self):
+        trace = GOLDEN / sorted(path.name for path in GOLDEN.glob("*.ctrace"))[0]
+        self.assertIn("findings", convtrace.check(trace))
+        self.assertIn("<html", convtrace.origin(trace).page)
 
 
 class InterruptTestCase(Folder):

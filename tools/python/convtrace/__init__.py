@@ -4,6 +4,7 @@
     trace = convtrace.Trace("base.ctrace")
     for event in trace: ...                  # dicts, with the names of `convtrace show --json`
     trace.frame("stats")                     # a pandas.DataFrame
+    convtrace.diff("base.ctrace", "cand.ctrace").verdict    # also check(), origin(): reports.py
     convtrace.concat_hash([(q, 4096), ...])  # hashes of parts, as integers, and their bytes: of the whole
 
 Needs nothing but Python 3.8 and the tree that it is a part of; pandas is for frame(), pyarrow and tensorboard
@@ -13,9 +14,9 @@ are for the exports of those names. Written from format/FORMAT.md alone.
 """
 import importlib
 
-__all__ = ["NotATrace", "Problem", "Trace", "concat_hash"]
-
-_PLACES = {"NotATrace": "records", "Problem": "trace", "Trace": "trace", "concat_hash": "hashes"}
+_PLACES = {"Failed": "reports", "NotATrace": "records", "Problem": "trace", "Report": "reports", "Trace": "trace", "check": "reports",
+           "concat_hash": "hashes", "diff": "reports", "origin": "reports"}
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name):

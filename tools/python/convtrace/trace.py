@@ -95,7 +95,10 @@ class Trace:
 
     def frame(self, kind):
         """The events of one kind as a pandas.DataFrame."""
-        import pandas
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("frame() needs pandas: pip install 'convtrace[pandas]', or pip install pandas") from error
 
         return pandas.DataFrame.from_records([event for event in self if event["record"] == kind])
 
