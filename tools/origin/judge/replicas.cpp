@@ -23,8 +23,8 @@
 #include "tools/origin/judge/reductions.h"
 #include "tools/origin/judge/replica_class.h"
 #include "tools/origin/judge/together.h"
-#include "tools/origin/judge/writes.h"
 #include "tools/origin/model/rank_text.h"
+#include "tools/origin/model/writes.h"
 
 namespace convtrace::origin {
 namespace {
@@ -160,7 +160,9 @@ struct Replicas::Impl {
       if (proves) ++equal;
       if (proves && !of_updates) {
         keys[number].reduced = true;
-        writes.take(number, own);
+        std::vector<Writes::Count> counts;
+        for (const Entry& one : own) counts.push_back({one.queue, one.seen->writes});
+        writes.take(number, counts);
       }
       return true;
     }

@@ -1,16 +1,15 @@
-#include "tools/origin/judge/writes.h"
+#include "tools/origin/model/writes.h"
 
 #include <algorithm>
 
 namespace convtrace::origin {
 
-void Writes::take(uint32_t key, std::span<const Entry> equal) {
-  const auto [least, most] =
-      std::ranges::minmax(equal, {}, [](const Entry& one) { return one.seen->writes; });
-  More more{.writes = most.seen->writes, .others = least.seen->writes};
-  for (const Entry& one : equal) {
+void Writes::take(uint32_t key, std::span<const Count> counts) {
+  const auto [least, most] = std::ranges::minmax(counts, {}, &Count::writes);
+  More more{.writes = most.writes, .others = least.writes};
+  for (const Count& one : counts) {
     more.all.push_back(one.queue);
-    if (one.seen->writes > more.others) more.queues.push_back(one.queue);
+    if (one.writes > more.others) more.queues.push_back(one.queue);
   }
   step_[key] = std::move(more);
 }

@@ -9,15 +9,13 @@
 /// often, from a step on to the last, in two at least. DDP reduces in the backward pass.
 /// Passed over: counts that were never equal, as of a part that some ranks do not use.
 ///
-/// Place:    replicas.cpp.
+/// Place:    judge/replicas.cpp.
 /// Threads:  one.
 
 #include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
-
-#include "tools/origin/judge/replica_class.h"
 
 namespace convtrace::origin {
 
@@ -36,8 +34,12 @@ class Writes {
     }
   };
 
+  struct Count {
+    uint32_t queue = 0, writes = 0;
+  };
+
   /// Takes a gradient that is equal on ranks.
-  void take(uint32_t key, std::span<const Entry> equal);
+  void take(uint32_t key, std::span<const Count> counts);
   /// Call it behind all gradients of a step.
   void end_step(uint32_t step);
   /// @return by key, what lasted to the end.
