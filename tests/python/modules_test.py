@@ -428,7 +428,7 @@ class Values(ObservedTest):
             ("forward", "", "output:0", stats),
             ("loss", "", "loss", stats),
             ("backward", "", "grad_output:0", stats), ("backward", "1", "grad_output:0", stats),
-            ("backward", "0", "grad_output:0", stats),
+            ("backward", "0", "needed:mat1", "hash"), ("backward", "0", "grad_output:0", stats),
             ("backward", "0", "grad:weight", stats), ("backward", "0", "grad:bias", stats),
             ("optimizer", "0", "param:weight", stats), ("optimizer", "0", "param:bias", stats)])
 

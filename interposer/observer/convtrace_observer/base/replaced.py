@@ -36,11 +36,7 @@ class Replaced:
         function = getattr(original, "__func__", original) if of_class else original
         if not callable(function):
             return
-        made = observer.hot.surrounded(function, before, after, owner if isinstance(owner, type) else None, of_class)
-        if made is None:
-            made = framed(observer, function, before, after)
-            made = classmethod(made) if of_class else made
-        self.set(owner, name, made)
+        self.set(owner, name, surrounded(observer, function, before, after, owner if isinstance(owner, type) else None, of_class))
 
     def set(self, owner, name, replacement):
         original = vars(owner).get(name, _NOTHING)
@@ -58,6 +54,15 @@ class Replaced:
             else:
                 setattr(owner, name, original)
         self._all.clear()
+
+
+def surrounded(observer, original, before, after=_nothing_behind, owner=None, of_class=False):
+    """@return a function that calls the original as Replaced.surround() says. `owner`: the class whose method it is, or None."""
+    made = observer.hot.surrounded(original, before, after, owner, of_class)
+    if made is None:
+        made = framed(observer, original, before, after)
+        made = classmethod(made) if of_class else made
+    return made
 
 
 def framed(observer, original, before, after=_nothing_behind):

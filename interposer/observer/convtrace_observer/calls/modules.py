@@ -7,11 +7,13 @@ the wrapper for the plain __call__ (it looks it up after us), and in a call that
 first line folds away. So it passes what torch.jit.trace records, whose graph would have our reads.
 """
 import functools
+import operator
 import sys
 
-from ..base import contents, engine, frames, held, mode_of, own, spent, values
+from ..base import contents, engine, frames, held, mode_of, own, replaced, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
+_call = getattr(operator, "call", lambda function, *args: function(*args))  # the first since Python 3.11
 _FORWARD, _DATA, _RECOMPUTE, _EVALUATION = (
     engine.FORWARD, engine.DATA, engine.RECOMPUTE, engine.EVALUATION)
 
@@ -178,13 +180,15 @@ class ModuleCalls:
         """From now on `look(call, output)` comes before a call that did not raise is left; None: nothing does."""
         leave = self._observer.hot.leave
 
-        def look_and_leave(call, module, output):
+        def before(args, _):
+            _, call, module, output = args
             if module is not None:
                 look(call, output)
-            leave(call, module, output)
 
+        if look is not None:
+            leave = functools.partial(replaced.surrounded(self._observer, _call, before), leave)
         if self._leave_by is not None:
-            self._leave_by(leave if look is None else look_and_leave)
+            self._leave_by(leave)
 
     def _restore(self, call):
         thread, _, _, caller, outer = call
