@@ -121,6 +121,20 @@ def forgotten_division(rank, size, faulty):
     train(model, rank, step)
 
 
+def changed_before_reduction(rank, size, faulty):
+    """One rank puts a factor on a gradient between its backward pass and the sum, from the third step on."""
+    torch.manual_seed(0)
+    model = mlp()
+
+    def step(number):
+        model(torch.randn(4, 8)).square().mean().backward()
+        if faulty and rank == 2 and number >= 2:
+            model[2].weight.grad.mul_(1.3)
+        reduce_gradients(model, size)
+
+    train(model, rank, step)
+
+
 def skipped_metric(rank, size, faulty):
     """One rank leaves out the sum of a metric in one step; the next call of the others meets its next one."""
     torch.manual_seed(0)
@@ -326,6 +340,7 @@ CASES = {
     "no-sync-misplaced": Case(no_sync_misplaced, "DDP's documentation", ("not-reduced", "parted"), None, 0, ""),
     "head-behind-ddp": Case(head_behind_ddp, "DDP's forum", ("not-reduced", "parted"), None, 0, "1"),
     "forgotten-division": Case(forgotten_division, "written for this table", ("not-reduced", "parted"), 1, 2, ""),
+    "changed-before-reduction": Case(changed_before_reduction, "written for this table", ("written",), 2, 2, "2"),
     "skipped-metric": Case(skipped_metric, "written for this table", ("mismatch",), 2, 1, None),
     "stale-weights": Case(stale_broadcast, "written for this table", ("not-reduced", "parted"), 3, 2, ""),
     "nan-of-one-rank": Case(nan_of_one_rank, "Megatron-LM#7452, losses without labels", ("nan",), 2, 3, None),
