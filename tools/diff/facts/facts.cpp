@@ -120,7 +120,8 @@ class FactDiff::Rank {
   Rank(FactDiff& to, FactStream& base, FactStream& cand, uint32_t rank)
       : to_(to), base_(base), cand_(cand), rank_(rank) {}
 
-  void run(uint32_t last_step) {
+  /// @param parts  the runs part in the last step.
+  void run(uint32_t last_step, bool parts) {
     std::set<Key> touched;
     // A run that was resumed begins with what the other one has come to by then.
     if (const uint32_t first = std::max(base_.shift().steps, cand_.shift().steps); first > 0) {
@@ -135,13 +136,14 @@ class FactDiff::Rank {
       return a && b ? std::min(a, b) : a ? a : b;
     };
     // Modes are told in the step behind the one of which they are (mode()), and generators as they were
-    // when it ended.
+    // when it ended, which says what was drawn in a step in which the runs part.
     for (auto step = next(); step && (*step <= last_step || *step - 1 == last_step);
          step = next()) {
       base_.take(*step, touched);
       cand_.take(*step, touched);
       for (const Key& key : touched)
-        if (*step <= last_step || key.second == kMode || is_generator(key)) compare(key, *step);
+        if (*step <= last_step || key.second == kMode || (parts && is_generator(key)))
+          compare(key, *step);
       touched.clear();
     }
     for (FactDifference& generator : generators_) {
@@ -342,7 +344,7 @@ class FactDiff::Rank {
 };
 
 bool FactDiff::compare_rank(const std::string& base_path, const std::string& cand_path,
-                            uint32_t rank, const StepOffset& offset, uint32_t last_step,
+                            uint32_t rank, const StepOffset& offset, uint32_t last_step, bool parts,
                             std::span<const RenamedModule> renamed) {
   auto base = reader::TraceReader::open(base_path), cand = reader::TraceReader::open(cand_path);
   if (!base.ok() || !cand.ok()) return false;
@@ -351,7 +353,7 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
   for (const RenamedModule& one : renamed) names[one.cand] = one.base;
   std::array streams{FactStream(std::move(base).value(), offset.of_base(), {}),
                      FactStream(std::move(cand).value(), offset.of_cand(), std::move(names))};
-  Rank(*this, streams[0], streams[1], rank).run(last_step);
+  Rank(*this, streams[0], streams[1], rank).run(last_step, parts);
   for (size_t run = 0; run < 2; ++run) {
     for (const auto& [key, known] : streams[run].known()) {
       if (key.first.empty() && is_optimizer_class(key.second))

@@ -80,12 +80,13 @@ class FactDiff {
   /// Compares the fingerprints of both runs' code.
   void compare_code(const format::TraceMeta& base, const format::TraceMeta& cand);
   /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
-  /// @param last_step  the last step whose facts are compared. @param renamed  modules with another
+  /// @param last_step  the last step whose facts are compared. @param parts  the runs part in it: what was
+  /// drawn from generators in it is compared, too. @param renamed  modules with another
   /// name in the candidate.
   /// @return false if a trace cannot be read.
   [[nodiscard]] bool compare_rank(const std::string& base_path, const std::string& cand_path,
                                   uint32_t rank, const StepOffset& offset, uint32_t last_step,
-                                  std::span<const RenamedModule> renamed);
+                                  bool parts, std::span<const RenamedModule> renamed);
 
   /// Adds what was found on another rank.
   void add(FactState other);

@@ -277,7 +277,7 @@ class Diff {
       uint32_t last = std::min(*outcome.last_base_step, *outcome.last_cand_step);
       if (outcome.root) last = std::min(last, outcome.root->record.step);
       if (!facts.compare_rank(base.path, cand.path, part.rank, part.result.step_offset, last,
-                              outcome.renamed)) {
+                              outcome.root.has_value(), outcome.renamed)) {
         part.result.incomplete.push_back(
             tools::numbered(MessageId::kNoFacts,
                             "rank " + std::to_string(part.rank) + ": facts could not be compared"));
