@@ -68,7 +68,7 @@ class Next(unittest.TestCase):
         block = "\n".join(report["next"])
         done = self.shell(block)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertIn("train.py: FAILED", done.stderr)
+        self.assertIn("train.py: FAILED", done.stdout)
         self.write(program)
         done = self.shell(block)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
