@@ -94,7 +94,7 @@ ROOMS = {
     "tools/diff/ranks": "tools/common tools/diff/cause tools/diff/facts tools/diff/model tools/diff/read tools/diff/verdict tools/diff/whole",
     "tools/diff/report": "format/file tools/common tools/diff/births tools/diff/cause tools/diff/compare "
         "tools/diff/facts tools/diff/model tools/diff/verdict",
-    "tools/diff/page": "tools/common tools/diff/cause tools/diff/compare tools/diff/facts tools/diff/report tools/diff/verdict",
+    "tools/diff/page": "tools/common tools/diff/cause tools/diff/facts tools/diff/report tools/diff/verdict",
     "tools/diff": "tools/common tools/diff/model tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report",
     "tools/check/model": "tools/common tools/diff/compare tools/diff/flow tools/diff/model",
     "tools/check/values": "tools/check/model tools/common tools/diff/compare tools/diff/flow tools/diff/model",
@@ -114,7 +114,7 @@ ROOMS = {
         "tools/origin/read tools/origin/report",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
-    "tools/cli/read": "format/file format/findings reader tools/cli/base tools/common tools/diff/flow tools/diff/model",
+    "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/diff/flow tools/diff/model",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/diff/compare tools/diff/model tools/diff/read tools/diff/report tools/diff/whole",

@@ -14,9 +14,10 @@ are for the exports of those names. Written from format/FORMAT.md alone.
 """
 import importlib
 
+__all__ = ["Failed", "NotATrace", "Problem", "Report", "Trace", "check", "concat_hash", "diff", "origin"]
+
 _PLACES = {"Failed": "reports", "NotATrace": "records", "Problem": "trace", "Report": "reports", "Trace": "trace", "check": "reports",
            "concat_hash": "hashes", "diff": "reports", "origin": "reports"}
-__all__ = sorted(_PLACES)
 
 
 def __getattr__(name):
