@@ -17,8 +17,9 @@
 ///   program uses as it likes has none.
 /// - The gradient of a module's output, which is other bytes when the backward of the op that made that
 ///   output takes it (a hook), while others hold its memory.
-/// - What a node of torch's own has saved of a module's input or output, in memory that NumPy has,
-///   too (slots needed:NAME): before the node runs, it is held against the record of that call.
+/// - What a node of torch's own has saved of a module's input or output, or of what
+///   its own products take (slots needed:NAME): before the node runs, it is held against the record of
+///   that call, or against what was saved when it was left.
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
 ///   backward pass begins.
 ///
