@@ -287,7 +287,7 @@ TEST_CASE("page: steps are put together until the map's text is short enough", "
   CHECK(map.json()["lines"][0] == tools::Json({0, 3, "-50jM1"}));
   CHECK(map.json()["lines"][1][2].get<std::string>().starts_with("aB1fH1aB1fH1"));
   CHECK(map.json()["growth"][0] == tools::Json({0, 0}));
-  CHECK(map.json()["growth"][1][0] == 50);
+  CHECK(map.json()["growth"][1][0] == 0.5);
   CHECK(map.json(30)["steps_per_cell"] == 2);
   CHECK(map.json(30)["lines"][0][2] == "-25jM1");
   CHECK(map.json(30)["lines"][1][2] == "fH50");

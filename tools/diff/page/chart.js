@@ -31,8 +31,8 @@ function apart(points) {
   return points.map((p) => ({x: p.x, cand: p.cand - p.base}));
 }
 // points: {x, base, cand, band}; a missing number leaves a gap. With `logs` sizes are drawn by their logarithm, and 0 on
-// the lowest line; `limit` is a size to mark.
-function chart(figure, title, points, {logs = false, kinds = RUNS, limit = NaN} = {}) {
+// the lowest line.
+function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
   figure.textContent = '';
   const difference = logs ? null : apart(points);
   if (difference) {
@@ -46,7 +46,7 @@ function chart(figure, title, points, {logs = false, kinds = RUNS, limit = NaN} 
   if (!values.length) { caption.append('no numbers were recorded'); figure.append(caption); return; }
   if (logs && !sizes.length) { caption.append('equal in every step'); figure.append(caption); return; }
   const scaled = logs ? (v) => Math.log10(v) : (v) => v;
-  let [low, high] = [Math.min, Math.max].map((pick) => (logs ? [...sizes, limit].filter(Number.isFinite).map(scaled) : values).reduce((a, b) => pick(a, b)));
+  let [low, high] = [Math.min, Math.max].map((pick) => (logs ? sizes.map(scaled) : values).reduce((a, b) => pick(a, b)));
   if (logs) { low = Math.floor(low) - 1; high = Math.ceil(high); }
   if (low === high) { low -= Math.abs(low) * 0.05 + 1e-12; high += Math.abs(high) * 0.05 + 1e-12; }
   const W = widthOf(figure), first = points[0].x, last = points[points.length - 1].x;
@@ -57,10 +57,6 @@ function chart(figure, title, points, {logs = false, kinds = RUNS, limit = NaN} 
   for (const v of ticks) make('text', {x: L - 4, y: y(v) + 4, 'text-anchor': 'end'}, svg).textContent = short(v);
   if (logs) make('text', {x: L - 4, y: y(0) + 2, 'text-anchor': 'end'}, svg).textContent = 'equal';
   for (const v of new Set([first, last])) make('text', {x: x(v), y: H - 6, 'text-anchor': v === first ? 'start' : 'end'}, svg).textContent = v;
-  if (Number.isFinite(limit)) {
-    make('line', {class: 'limit', x1: L, x2: W - R, y1: y(limit), y2: y(limit)}, svg);
-    make('text', {class: 'limit', x: W - R, y: y(limit) - 4, 'text-anchor': 'end'}, svg).textContent = 'limit';
-  }
   const banded = points.filter((p) => Number.isFinite(p.band) && Number.isFinite(p.base));
   if (data.root_step !== null && data.root_step >= first && data.root_step <= last) {
     const at = x(data.root_step), right = at > W / 2;
@@ -110,7 +106,7 @@ const perStep = (read) => data.per_step.map((s) => ({x: s.step ?? 0, base: read(
 const growth = data.map.growth.map((sizes, i) => ({x: data.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN}))
     .filter((p) => p.x !== null).sort((a, b) => a.x - b.x);
 const CHARTS = [
-  ['how far apart', () => [`differences in units of ${UNIT}`, growth, {logs: true, limit: data.exact ? NaN : 1, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
+  ['how far apart', () => ['differences as shares of the values\' size', growth, {logs: true, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
   ['loss', () => ['loss', perStep((s) => s.loss)]],
   ['gradients', () => ['norm of all gradients', perStep((s) => s.gradient_norm)]],
 ];

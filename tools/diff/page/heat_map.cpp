@@ -7,7 +7,7 @@
 namespace convtrace::diff {
 namespace {
 
-constexpr double kSmallest = 1e-8;  ///< of the limit: what falls into the first bin
+constexpr double kSmallest = 1e-12;  ///< what falls into the first bin
 constexpr int kBinsPerDecade = 4;
 
 bool operator==(const HeatMap::Cell& a, const HeatMap::Cell& b) {
@@ -82,7 +82,12 @@ void HeatMap::add(uint32_t scope, uint32_t step, const RecordReport& record) {
   if (step >= line.size()) line.resize(step + 1);
   warm(line[step], {heat_of(record), record.comparison.verdict});
   if (step >= steps_.size()) steps_.resize(step + 1);
-  if (const double size = size_of(record); !std::isnan(size)) steps_[step].add(size);
+  const Comparison& c = record.comparison;
+  if (c.verdict == Class::kIdentical) {
+    steps_[step].add(0);
+  } else if (is_measured(c.field) && std::isfinite(c.difference)) {
+    steps_[step].add(c.difference);
+  }
 }
 
 void HeatMap::halve(Line& cells) {

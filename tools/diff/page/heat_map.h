@@ -55,8 +55,8 @@ class HeatMap {
   /// @param limit  bytes of text: steps are put together, by their worst, until the lines fit.
   /// @return `steps_per_cell`; `lines`: for each module and phase its number, the phase, and runs of
   /// cells: a letter of the class ("a" the first one), one of the heat ("A" the first one), and the run's
-  /// length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step the sizes of the
-  /// largest and the median difference, null where none has a size.
+  /// length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step the largest and the
+  /// median difference as shares of the values' size, null where none was measured.
   [[nodiscard]] tools::Json json(size_t limit = 500'000) const;
 
  private:
