@@ -2,7 +2,6 @@
 what the forward pass has left there. PyTorch counts no write to it that does not go through a tensor. That NumPy has a
 tensor's memory, torch notes on the storage, for good.
 """
-import collections
 
 from ..base import contents, engine, own, values
 from . import reused_outputs
@@ -91,7 +90,7 @@ class NeededMemory:
         saved = getattr(torch._C._autograd, "SavedTensor", None)
         self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
         self._step, self._due, self._of_torch = -1, False, False
-        self._steps = collections.Counter()  # of the roots, by place, that have been called
+        self._steps = {}  # place of a root -> in how many steps training has called it, and the last of them
         self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
         self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
         self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
@@ -106,9 +105,10 @@ class NeededMemory:
             self._step, self._due, self._of_torch = observer.step, False, False
             self._plain.clear()
             self._saved.clear()
-        if place.step != observer.step:
-            self._steps[place.id] += 1
-            count = self._steps[place.id]
+        count, last = self._steps.get(place.id, (0, -1))
+        if last != observer.step:  # an evaluation may have called it in this step
+            count += 1
+            self._steps[place.id] = count, observer.step
             self._due, self._of_torch = self._due or _is_due(count), self._of_torch or _is_power(count)
         self._look_at_gradients(self._due or bool(self._exposed))
         if self._original is not None:
