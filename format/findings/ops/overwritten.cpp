@@ -66,13 +66,11 @@ void Overwritten::given(const format::TensorStats& event) {
   if (known && is_around(event, made)) suspect(event, made);
 }
 
-/// Whether a module gives what was made within its call: its code and its hooks alone came in between.
+/// Whether a module gives what its own op or its forward (made:I) has made: its code and its hooks alone
+/// came in between. Of a module inside, compiled code may have used the memory again.
 bool Overwritten::is_around(const format::TensorStats& event, const Seen& made) const {
-  if (event.op || !made.given) return false;
-  if (made.place.scope == event.place.scope) return made.place.call == event.place.call;
-  const std::string_view outer = definitions_.text(event.place.scope),
-                         inner = definitions_.text(made.place.scope);
-  return outer.empty() || (inner.starts_with(outer) && inner.substr(outer.size()).starts_with('.'));
+  return !event.op && made.given && made.place.scope == event.place.scope &&
+         made.place.call == event.place.call && (made.op || made.slot != event.slot);
 }
 
 Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {

@@ -12,7 +12,7 @@
 ///   put there. A hint where each forward does not make it anew (an average), and where the memory is
 ///   the same (a scratch buffer).
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
-///   step finds changed, or the module around it that gives it, too (a hook). It is told when the
+///   step finds changed, or the module whose op or forward made it (a hook). It is told when the
 ///   output's gradient comes, which proves that the output is a part of the graph; memory that a
 ///   program uses as it likes has none.
 /// - The gradient of a module's output, which is other bytes when the backward of the op that made that
