@@ -1,6 +1,7 @@
 """What the observer says about the program that is no tensor: classes and settings of modules, settings of
 optimizers, code; and how the models of one script are told apart."""
 import collections
+import contextlib
 import functools
 import gc
 import importlib
@@ -301,6 +302,24 @@ class OptimizerFacts(ObservedTest):
         told, = self.fake.of("diagnostic")
         self.assertIn("CT-1305", told.text)
         self.fake.messages.clear()
+
+    def test_nothing_of_an_optimizer_is_kept(self):
+        class Raises(torch.optim.SGD):
+            def step(self, closure=None):
+                raise MemoryError
+
+        for kind, settings in ((torch.optim.SGD, ("params", "lr")), (torch.optim.SGD, ("lr", "params")), (Raises, ("params", "lr"))):
+            with self.subTest(kind=kind, settings=settings):
+                parameter = nn.Parameter(torch.ones(2))
+                parameter.grad = torch.ones(2)
+                optimizer = kind([{name: {"params": [parameter], "lr": 0.1}[name] for name in settings}])
+                for _ in range(3):
+                    with contextlib.suppress(MemoryError):
+                        optimizer.step()
+                left = weakref.ref(parameter)
+                del parameter, optimizer
+                gc.collect()
+                self.assertIsNone(left())
 
     def test_a_learning_rate_elsewhere_is_only_named(self):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)

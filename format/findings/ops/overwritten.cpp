@@ -45,8 +45,7 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
   if (!known || bytes.hash != stats->stats.hash) bytes = seen_of(*stats, is_result);
   if (is_kept) return kept(*stats, role, findings);
-  if (role == SlotRole::kState || role == SlotRole::kStateRead)
-    return state(*stats, role, findings);
+  if (role == SlotRole::kState) return state(*stats, findings);
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kNeeded) return needed(*stats, findings);
   if (!stats->op && phase == format::Phase::kForward &&
@@ -66,11 +65,11 @@ void Overwritten::given(const format::TensorStats& event) {
   if (known && is_around(event, made)) suspect(event, made);
 }
 
-/// Whether a module gives what its own op or its forward (made:I) has made: its code and its hooks alone
-/// came in between. Of a module inside, compiled code may have used the memory again.
+/// Whether a module gives what its own op has made: its code and its hooks alone came in between. Of a
+/// module inside, compiled code may have used the memory again.
 bool Overwritten::is_around(const format::TensorStats& event, const Seen& made) const {
-  return !event.op && made.given && made.place.scope == event.place.scope &&
-         made.place.call == event.place.call && (made.op || made.slot != event.slot);
+  return !event.op && made.op && made.given && made.place.scope == event.place.scope &&
+         made.place.call == event.place.call;
 }
 
 Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {
@@ -106,7 +105,7 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
 }
 
 /// Behind a forward, or before its backward, which reads what is there then.
-void Overwritten::state(const format::TensorStats& event, SlotRole role, Findings& findings) {
+void Overwritten::state(const format::TensorStats& event, Findings& findings) {
   const uint64_t name = mix(key_of_call(event.op, event.place), event.slot.value);
   const uint64_t key = mix(name, event.bytes);
   if (event.place.phase != format::Phase::kBackward) {
@@ -122,8 +121,7 @@ void Overwritten::state(const format::TensorStats& event, SlotRole role, Finding
   const Seen* const there = kept_.find(mix(key, key_of_memory(event)));
   OpFinding finding = finding_of(event, *made);
   finding.loosely = true;
-  finding.hint =
-      role == SlotRole::kStateRead || (there != nullptr && there->step == event.header.step);
+  finding.hint = there != nullptr && there->step == event.header.step;
   report(std::move(finding), findings);
 }
 

@@ -7,12 +7,11 @@
 ///   returned and before its backward runs. One storage, place and number of in-place writes, and
 ///   other bytes: its backward reads what somebody else has written. Of a buffer of the module a hint,
 ///   unless the steps begin with the same bytes in it: an average goes on from step to step.
-/// - What the code of a backward names of an object that outlives the call (slots state:NAME and
-///   state_read:NAME): another tensor of its size is there, with what the forward of a later call has
-///   put there. A hint where each forward does not make it anew (an average), and where the memory is
-///   the same (a scratch buffer).
+/// - What the code of a backward reads of an object that outlives the call, and each forward makes anew
+///   (slot state:NAME): another tensor of its size is there, with what the forward of a later call has
+///   put there. A hint where the memory is the same (a scratch buffer).
 /// - An output that a module or an op gave in the forward pass, and that the next reader of the same
-///   step finds changed, or the module whose op or forward made it (a hook). It is told when the
+///   step finds changed, or the module whose op made it (a hook). It is told when the
 ///   output's gradient comes, which proves that the output is a part of the graph; memory that a
 ///   program uses as it likes has none.
 /// - The gradient of a module's output, which is other bytes when the backward of the op that made that
@@ -82,7 +81,7 @@ class Overwritten {
 
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
-  void state(const format::TensorStats& event, SlotRole role, Findings& findings);
+  void state(const format::TensorStats& event, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);
   void given(const format::TensorStats& event);

@@ -15,8 +15,8 @@ namespace convtrace::judge {
 /// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
 /// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
 /// to, perhaps state that the backward does not read; kKeptBuffer: a buffer of the module;
-/// kKeptOfCtx: as an attribute of ctx. kState: what the backward names of an object that outlives the
-/// call, and each forward makes anew; kStateRead: the same where that is not known. kLeftBuffer: a buffer behind the backward; kLeftCounted: one that
+/// kKeptOfCtx: as an attribute of ctx. kState: what the backward reads of an object that outlives
+/// the call, and each forward makes anew. kLeftBuffer: a buffer behind the backward; kLeftCounted: one that
 /// PyTorch saw it write. kLent: data in memory of somebody else, when the backward pass begins. kNeeded:
 /// what a node of torch's own has saved, before it runs. kRunning: running statistics of a module.
 enum class SlotRole : uint8_t {
@@ -32,7 +32,6 @@ enum class SlotRole : uint8_t {
   kKeptBuffer,
   kKeptOfCtx,
   kState,
-  kStateRead,
   kLent,
   kNeeded,
   kRunning
@@ -66,7 +65,6 @@ class SlotRoles {
         {"grad_output_shared", SlotRole::kLeftShared},
         {"saved_after", SlotRole::kLeft},
         {"saved_shared", SlotRole::kLeftShared},
-        {"made", SlotRole::kGiven},
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},
@@ -76,7 +74,6 @@ class SlotRoles {
         {"saved_buffer_counted", SlotRole::kLeftCounted},
         {"ctx", SlotRole::kKeptOfCtx},
         {"state", SlotRole::kState},
-        {"state_read", SlotRole::kStateRead},
         {"lent", SlotRole::kLent},
         {"needed", SlotRole::kNeeded}};
     const std::string_view name = slot.substr(0, slot.find(':'));

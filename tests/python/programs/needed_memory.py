@@ -435,21 +435,6 @@ def wrong_hook_of_an_op():
     train(model, model.parameters())
 
 
-@case
-def wrong_hook_of_a_container():
-    model = named(nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 4)))
-    model[0].register_forward_hook(limited)
-    train(model, model.parameters())
-
-
-@case
-def wrong_hook_of_a_layer():
-    """Which has no op that is recorded."""
-    model = named(nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)))
-    model[1].register_forward_hook(limited)
-    train(model, model.parameters())
-
-
 class ActsBetween(nn.Module):
     """`act` takes what the first layer gives, and `write` gets it behind that; only arithmetic reads it then."""
 

@@ -64,7 +64,7 @@ class Kept:
         for name, value in list(vars(node).items()):
             if self._read.is_plain(value):
                 found.append(("ctx", name, value))
-            elif type(value) not in _STATELESS:
+            elif not contents.is_one_of(type(value), _STATELESS):
                 objects.append((name, value))
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
         outside = self._outside_of(type(node))
@@ -137,39 +137,39 @@ class Kept:
 
 
 class _Outside:
-    """What the code of a Function's backward names: globals, variables that it closes over, attributes (also of what is on
-    ctx), keys. Left out is what it writes itself: it may be a scratch buffer."""
+    """What the code of a Function's backward reads of objects that outlive the call: attributes of globals, of variables that
+    it closes over and of what is on ctx. Only those that the forward puts there before it reads them: each call has its own,
+    and none is an average. Left out is what the backward writes itself."""
 
     def __init__(self, kind, backward):
-        loaded, stored = _names(backward.__code__, "LOAD"), _names(backward.__code__, "STORE", "DELETE")
-        self._place, self._cells = backward.__globals__, backward.__closure__ and weakref.ref(backward)
-        self._globals = [name for name in loaded["GLOBAL"] if name not in stored["GLOBAL"]
-                         and type(self._place.get(name)) not in _WITHOUT_ATTRIBUTES]
-        self.has_roots = bool(self._globals or self._cells)
-        self._keys = () if stored["SUBSCR"] else [one for one in backward.__code__.co_consts if type(one) is str]
-        self._attributes = {name: "state_read" for name in (*loaded["ATTR"], *loaded["METHOD"]) if name not in stored["ATTR"]}
+        self._function = weakref.ref(backward)
+        made = set()
         for forward in _function_of(kind, "forward"), _function_of(kind, "setup_context"):
-            for name in _made_anew(forward.__code__) if forward is not None else ():
-                if name in self._attributes:
-                    self._attributes[name] = "state"  # each call puts its own there, and no average
+            made.update(_made_anew(forward.__code__) if forward is not None else ())
+        uses = list(_uses(backward.__code__))
+        written = {name for verb, _, name in uses if verb != "LOAD"}
+        self._read = {(root, name) for verb, root, name in uses if root is not None and name in made and name not in written}
+        self.has_roots = any(where != "ctx" for (where, _), _ in self._read)
 
     def tensors(self, objects):
         """Yields (kind of slot, name, what is there). `objects`: what is on ctx and no tensor, by name."""
-        function = self._cells and self._cells()
-        roots = [(name, self._place.get(name)) for name in self._globals] + (_closed_over(function) if function else [])
-        for name, root in (*roots, *objects):
-            if issubclass(type(root), dict):
-                yield from (("state_read", "%s.%s" % (name, key), contents.value_at(root, key)) for key in self._keys)
-            elif issubclass(type(root), type):
-                yield from ((kind, "%s.%s" % (name, one), contents.found_in(root, one)) for one, kind in self._attributes.items())
-            elif type(root) not in _WITHOUT_ATTRIBUTES and contents.module_of(type(root)) != "torch":
-                yield from ((kind, "%s.%s" % (name, one), contents.attribute(root, one)) for one, kind in self._attributes.items())
-        yield from (("state_read", name, root) for name, root in roots)  # a tensor, perhaps
+        function = self._function()
+        if function is None or not self._read:
+            return
+        cells = dict(_closed_over(function))
+        places = {"ctx": dict(objects), "cell": cells, "global": function.__globals__}
+        for (where, root), name in sorted(self._read):
+            thing = places[where].get(root)
+            kind = type(thing)
+            if issubclass(kind, type):
+                yield "state", "%s.%s" % (root, name), contents.found_in(thing, name)
+            elif not contents.is_one_of(kind, _WITHOUT_ATTRIBUTES) and contents.module_of(kind) != "torch":
+                yield "state", "%s.%s" % (root, name), contents.attribute(thing, name)
 
 
 # Of objects in which no tensor is, and of such as no call puts one into under a name.
 _STATELESS = frozenset((types.ModuleType, types.BuiltinFunctionType, type(None), int, float, bool, str))
-_WITHOUT_ATTRIBUTES = _STATELESS | {types.FunctionType, types.MethodType, functools.partial, tuple, list}
+_WITHOUT_ATTRIBUTES = _STATELESS | {types.FunctionType, types.MethodType, functools.partial, tuple, list, dict}
 
 
 def _function_of(kind, name):
@@ -182,23 +182,35 @@ def _function_of(kind, name):
     return found if type(found) is types.FunctionType else None
 
 
-def _names(code, *verbs):
-    """What a function loads or stores, by what it is: LOAD_GLOBAL and so on."""
-    found = collections.defaultdict(list)
-    for one in dis.get_instructions(code):
-        verb, _, kind = one.opname.partition("_")
-        if verb in verbs and one.argval not in found[kind]:
-            found[kind].append(one.argval)
-    return found
-
-
-def _made_anew(code):
-    """The attributes that a function writes before it reads them: what it adds to is an average."""
-    first = {}
+def _uses(code):
+    """Yields (LOAD, STORE or DELETE, (where an object comes from, its name), attribute) of a function whose first argument is
+    ctx; None for an object that comes from elsewhere, as from a call. Attributes of ctx itself are left out."""
+    ctx = code.co_varnames[0] if code.co_argcount else None
+    on_top = None  # of the stack: where the last instruction got it
     for one in dis.get_instructions(code):
         verb, _, kind = one.opname.partition("_")
         if kind in ("ATTR", "METHOD"):
-            first.setdefault(one.argval, verb)
+            if on_top == ("argument", ctx):
+                on_top = ("ctx", one.argval) if verb == "LOAD" else None
+                continue
+            yield verb, on_top if on_top is None or on_top[0] != "argument" else None, one.argval
+            on_top = None
+        elif verb == "LOAD" and kind.startswith("FAST"):
+            name = one.argval[-1] if type(one.argval) is tuple else one.argval  # some load two
+            on_top = "argument", name
+        elif verb == "LOAD" and kind in ("GLOBAL", "NAME"):
+            on_top = "global", one.argval
+        elif verb == "LOAD" and kind in ("DEREF", "CLASSDEREF"):
+            on_top = "cell", one.argval
+        elif one.opname not in ("EXTENDED_ARG", "CACHE", "NOP"):
+            on_top = None
+
+
+def _made_anew(code):
+    """The attributes of other objects than ctx that a function writes before it reads them: what it adds to is an average."""
+    first = {}
+    for verb, _, name in _uses(code):
+        first.setdefault(name, verb)
     return [name for name, verb in first.items() if verb == "STORE"]
 
 

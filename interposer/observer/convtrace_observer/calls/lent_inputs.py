@@ -19,6 +19,8 @@ _NEEDED = {
     **dict.fromkeys(("GeluBackward0", "MishBackward0", "SiluBackward0", "SoftplusBackward0"), ("self", False)),
     "AddmmBackward0": ("mat1", False), "MmBackward0": ("self", False), "BmmBackward0": ("self", False),
 }
+# Of these, whose input is saved also where the weight is frozen: then nobody may compute with it.
+_OF_WEIGHTS = frozenset(("ConvolutionBackward0", "NativeBatchNormBackward0", "NativeGroupNormBackward0", "NativeLayerNormBackward0"))
 # Nodes between such a one and the output of a module that computes with functions.
 _BETWEEN = reused_outputs.VIEWS | {"AddBackward0", "CloneBackward0", "MulBackward0", "SubBackward0"}
 _MOST_BETWEEN = 8
@@ -60,10 +62,9 @@ class LentInputs:
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
-        """A backward pass begins: the forward pass is over. A storage that lives, with its memory where it was, may be read. It was lent before the
+        """A backward pass begins. A storage that lives, with its memory where it was, may be read. It was lent before the
         call, or in it."""
         read = self._observer.read
-        self._observer.hook_facts.end()
         if self._step != self._observer.step:
             return
         noted, self._noted = self._noted, []
@@ -87,10 +88,12 @@ class NeededMemory:
     def __init__(self, observer, torch):
         self._observer = observer
         self._node = getattr(torch._C, "_current_autograd_node", None)
+        self._hooks = getattr(torch.nn.modules.module, "_global_forward_pre_hooks", ())  # of all modules
         saved = getattr(torch._C._autograd, "SavedTensor", None)
         self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
         self._step, self._due, self._of_torch = -1, False, False
         self._steps = {}  # place of a root -> in how many steps training has called it, and the last of them
+        self._walked = set()  # ids of places of roots whose modules were looked at in this step
         self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
         self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
         self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
@@ -103,6 +106,7 @@ class NeededMemory:
             return
         if self._step != observer.step:
             self._step, self._due, self._of_torch = observer.step, False, False
+            self._walked.clear()
             self._plain.clear()
             self._saved.clear()
         count, last = self._steps.get(place.id, (0, -1))
@@ -111,7 +115,8 @@ class NeededMemory:
             self._steps[place.id] = count, observer.step
             self._due, self._of_torch = self._due or _is_due(count), self._of_torch or _is_power(count)
         self._look_at_gradients(self._due or bool(self._exposed))
-        if self._original is not None:
+        if self._original is not None and not self._hooks and place.id not in self._walked:
+            self._walked.add(place.id)
             for entry, one in observer.names.modules(module):
                 if contents.module_of(type(one)).startswith("torch.nn.modules.") and not own(one, "_forward_pre_hooks"):
                     self._plain.add(entry.place.id)
@@ -174,6 +179,8 @@ class NeededMemory:
             name = contents.name_of(type(node))
             saved, is_output = _NEEDED.get(name, (None, False))
             if saved is None or not (node is giver if is_output else of_inputs):
+                continue
+            if name in _OF_WEIGHTS and node.next_functions[1][0] is None:
                 continue
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:

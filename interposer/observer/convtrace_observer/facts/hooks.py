@@ -1,22 +1,18 @@
 """Hooks of the program that one place has twice: of a module, or of one of its parameters. A function that is registered again,
 as when a setup runs twice, does its work twice. Two hooks are the same if they are one object, or have one code and the same
 objects around it. Looked at when a root is called in training, in its steps 1, 2, 4, 8 and so on.
-
-What the forward of a module with forward hooks has made (`made:I`) is recorded there before these run, by one of ours: it is among
-the module's until the forward has returned, or the backward pass begins. A hook that writes the output past PyTorch's count shows then.
 """
 import collections
 import functools
-import sys
 import types
 
-from ..base import contents, engine, held
+from ..base import contents, held
 
 _OF_MODULES = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
                "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook"}
 _OF_PARAMETERS = {"_backward_hooks": "hook", "_post_accumulate_grad_hooks": "post-accumulate hook"}
 _MOST = 64  # hooks of one place that are compared
-_OURS = "convtrace"  # the key of ours among a module's forward hooks
+_DEEPEST = 4  # of functions that close over functions; one may close over itself
 _SCALARS = frozenset((bool, int, float, str, type(None)))
 
 
@@ -25,7 +21,6 @@ class Hooks:
         self._observer = observer
         self._steps = collections.Counter()  # of the roots, by place, that have been called
         self._told = set()  # (id of a scope, text)
-        self._waiting = []  # forward hooks of modules, of which ours is one
 
     def look(self, thread, place, root):
         """A root is about to be called in training, for the first time in a step."""
@@ -33,54 +28,15 @@ class Hooks:
         count = self._steps[place.id]
         if count & (count - 1):
             return
-        self.end()
         try:
             with self._observer.read.unobserved():
-                precedes = not _compiles()
                 for entry, module in self._observer.names.modules(root):
                     for text in self._twice(module):
                         if (entry.place.id, text) not in self._told:
                             self._told.add((entry.place.id, text))
                             thread.batch.event_fact(entry.place.id, "hook.twice", text)
-                    if precedes:
-                        self._precede(entry, module)
         except Exception as error:
             self._observer.failed("hooks", error)
-
-    def end(self):
-        """A forward pass is over."""
-        while self._waiting:
-            self._waiting.pop().pop(_OURS, None)
-
-    def _precede(self, entry, module):
-        """Puts ours in front of a module's forward hooks."""
-        hooks = contents.attribute(module, "_forward_hooks")
-        if not hooks or type(hooks) is not collections.OrderedDict:
-            return
-        is_folded, made = self._observer.is_folded, self._made
-
-        def before_others(called, args, output):
-            if not is_folded() and called is module:
-                made(hooks, entry, output)
-
-        hooks[_OURS] = before_others
-        hooks.move_to_end(_OURS, last=False)
-        self._waiting.append(hooks)
-
-    def _made(self, hooks, entry, output):
-        hooks.pop(_OURS, None)
-        observer = self._observer
-        try:
-            thread = observer.threads.state
-            if not observer.capture or thread.entry is not entry:
-                return
-            scope, call = thread.place()
-            with observer.read.unobserved():
-                for index, tensor in enumerate(observer.read.tensors(output)):
-                    observer.pack(thread.batch, thread.slot[1], engine.HASH, scope, call, observer.modules.slot("made", index), tensor)
-            observer.submit(thread)
-        except Exception as error:
-            observer.failed("hooks", error)
 
     def _twice(self, module):
         for kind, word in _OF_MODULES.items():
@@ -109,27 +65,22 @@ class Hooks:
         return "%s (%s)" % (code.co_name, self._observer.module_facts.code.place(code.co_filename, code.co_firstlineno))
 
 
-def _compiles():
-    """Whether the program has called torch.compile, which guards what a module has as hooks."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    return frames is not None and any(one is not None for one in getattr(frames, "cached_backends", {0: frames}).values())
-
-
-def _same(one, other):
+def _same(one, other, depth=0):
     """Whether two hooks do the same."""
     kind = type(one)
     if one is other or kind is not type(other):
         return one is other or contents.is_one_of(kind, _SCALARS) and one == other
     if kind is types.MethodType:
-        return one.__self__ is other.__self__ and _same(one.__func__, other.__func__)
+        return one.__self__ is other.__self__ and _same(one.__func__, other.__func__, depth)
     if kind is functools.partial:
-        return _same(one.func, other.func) and _all_same(one.args, other.args) and _all_same(
-            _flat(one.keywords), _flat(other.keywords))
-    return kind is types.FunctionType and one.__code__ is other.__code__ and _all_same(_around(one), _around(other))
+        return _same(one.func, other.func, depth) and _all_same(
+            (*one.args, *_flat(one.keywords)), (*other.args, *_flat(other.keywords)), depth)
+    return (kind is types.FunctionType and one.__code__ is other.__code__ and depth < _DEEPEST
+            and _all_same(_around(one), _around(other), depth + 1))
 
 
-def _all_same(some, others):
-    return len(some) == len(others) and all(map(_same, some, others))
+def _all_same(some, others, depth):
+    return len(some) == len(others) and all(_same(one, other, depth) for one, other in zip(some, others))
 
 
 def _flat(named):

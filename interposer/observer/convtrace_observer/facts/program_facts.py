@@ -186,28 +186,32 @@ def _within_limit(text):
 
 
 class _Group:
-    """What was told of a parameter group: its settings by name; and the keys of the group with their objects, of which the
-    first are the parameters, that are not kept."""
+    """What was told of a parameter group: its settings by name; and, of a group whose settings cannot change themselves, its
+    keys, which of them has the parameters, and the objects of the others."""
 
-    __slots__ = ("settings", "keys", "objects")
+    __slots__ = ("settings", "keys", "at", "objects")
 
     def __init__(self):
-        self.settings, self.keys, self.objects = {}, None, None
+        self.settings, self.keys, self.at, self.objects = {}, None, 0, ()
 
     def is_told(self, group):
         """Whether the group has the settings that were told: the same objects, none of which can change. Compared by
         identity, since `==` of a tensor is an operator."""
         if self.keys is None or dict.__len__(group) != len(self.keys):
             return False
-        objects = iter(dict.values(group))
-        next(objects)
+        objects = list(dict.values(group))
+        del objects[self.at]
         return all(map(operator.is_, dict.keys(group), self.keys)) and all(map(operator.is_, objects, self.objects))
 
     def keep(self, settings, group):
-        keys, objects = tuple(dict.keys(group)), tuple(dict.values(group))[1:]
-        fixed = keys and type(keys[0]) is str and keys[0] == "params" and all(
-            contents.is_one_of(type(one), _PLAIN) or type(one) is tuple and is_plain(one) for one in objects)
-        self.settings, self.keys, self.objects = settings, keys if fixed else None, objects
+        self.settings, self.keys, self.objects = settings, None, ()
+        keys, objects = tuple(dict.keys(group)), list(dict.values(group))
+        at = next((index for index, key in enumerate(keys) if type(key) is str and key == "params"), None)
+        if at is None:
+            return
+        del objects[at]
+        if all(contents.is_one_of(type(one), _PLAIN) or type(one) is tuple and is_plain(one) for one in objects):
+            self.keys, self.at, self.objects = keys, at, objects
 
 
 def _token(optimizer):

@@ -14,12 +14,12 @@ _GONE_BY = 16  # modules of a root without one, for each call at which they are 
 
 class _Step:
     """An optimizer's step under way, or one that raised. `before`: what was in the thread's slot. `known`: of the facts.
-    `groups`: its parameter groups. `unread`: whether its gradients are still to be read."""
+    `unread`: whether its gradients are still to be read. Keeps nothing of the program's: a step that raised stays."""
 
-    __slots__ = ("optimizer", "thread", "before", "known", "groups", "unread")
+    __slots__ = ("optimizer", "thread", "before", "known", "unread")
 
-    def __init__(self, optimizer, thread, before, known, groups):
-        self.optimizer, self.thread, self.before, self.known, self.groups = optimizer, id(thread), before, known, groups
+    def __init__(self, optimizer, thread, before, known):
+        self.optimizer, self.thread, self.before, self.known = optimizer, id(thread), before, known
         self.unread = True
 
 
@@ -148,12 +148,12 @@ class Optimizers:
         self._facts.tell(thread.batch, optimizer, groups, known)
         raised = self._take(self._find(thread, optimizer))
         before = raised.before if raised is not None else (thread.slot[0], thread.slot[1])  # forward, or inside of backward
-        step = _Step(id(optimizer), thread, before, known, groups)
+        step = _Step(id(optimizer), thread, before, known)
         self._steps.append(step)
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
         if not _has_closure(optimizer, args, kwargs):
-            self._read_gradients(thread, optimizer, step)
+            self._read_gradients(thread, optimizer, step, groups)
 
     def _find(self, thread, optimizer):
         """@return the step that an optimizer is in; None if it is in none"""
@@ -179,7 +179,8 @@ class Optimizers:
             try:
                 if observer.active and not observer.is_compiling():
                     thread = observer.threads.state
-                    self._read_gradients(thread, optimizer, self._find(thread, optimizer))
+                    groups = contents.attribute(optimizer, "param_groups")
+                    self._read_gradients(thread, optimizer, self._find(thread, optimizer), groups)
             except Exception as error:
                 observer.failed("gradients of a closure", error)
             try:
@@ -190,16 +191,16 @@ class Optimizers:
 
         return gather
 
-    def _read_gradients(self, thread, optimizer, step):
+    def _read_gradients(self, thread, optimizer, step, groups):
         """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call. `step`: None
         for an optimizer that is in none."""
         if step is None or not step.unread:
             return
         step.unread = False
         if self._observer.capture:
-            self._observer.hot.parameters(thread, step.groups, True)
+            self._observer.hot.parameters(thread, groups, True)
             if step.known.number is not None:
-                self._shared.before(thread, step.known.number, optimizer, step.groups)
+                self._shared.before(thread, step.known.number, optimizer, groups)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -219,11 +220,10 @@ class Optimizers:
         observer = self._observer
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        step = self._find(thread, optimizer)
-        self._read_gradients(thread, optimizer, step)  # behind a closure, which is left alone: a program may know it
+        step, groups = self._find(thread, optimizer), contents.attribute(optimizer, "param_groups")
+        self._read_gradients(thread, optimizer, step, groups)  # behind a closure, which is left alone: a program may know it
         self._take(step)
         if observer.capture:
-            groups = step.groups if step is not None else contents.attribute(optimizer, "param_groups")
             observer.hot.parameters(thread, groups, False)
             if step is not None and step.known.number is not None:
                 self._shared.after(thread, step.known.number, optimizer, groups)
