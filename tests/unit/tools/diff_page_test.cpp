@@ -283,14 +283,39 @@ TEST_CASE("page: steps are put together until the map's text is short enough", "
   one_sided.phase = format::Phase::kBackward;
   for (uint32_t step = 0; step < 100; ++step) map.add(1, step, step % 2 == 0 ? equal : apart);
   map.add(0, 50, one_sided);
-  CHECK(map.json()["steps_per_cell"] == 1);
-  CHECK(map.json()["lines"][0] == tools::Json({0, 3, "-50jM1"}));
-  CHECK(map.json()["lines"][1][2].get<std::string>().starts_with("aB1fH1aB1fH1"));
-  CHECK(map.json()["growth"][0] == tools::Json({0, 0}));
-  CHECK(map.json()["growth"][1][0] == 0.5);
-  CHECK(map.json(30)["steps_per_cell"] == 2);
-  CHECK(map.json(30)["lines"][0][2] == "-25jM1");
-  CHECK(map.json(30)["lines"][1][2] == "fH50");
+  std::vector<uint32_t> order(100);
+  std::iota(order.begin(), order.end(), 0);
+  const tools::Json whole = map.json(order), halved = map.json(order, 30);
+  CHECK(whole["steps_per_cell"] == 1);
+  CHECK(whole["lines"][0] == tools::Json({0, 3, "-50jG1-49"}));
+  CHECK(whole["lines"][1][2].get<std::string>().starts_with("aB1fI1aB1fI1"));
+  CHECK(whole["growth"][0] == tools::Json({0, 0}));
+  CHECK(whole["growth"][1][0] == 0.5);
+  CHECK(halved["steps_per_cell"] == 2);
+  CHECK(halved["lines"][0][2] == "-25jG1-24");
+  CHECK(halved["lines"][1][2] == "fI50");
+  std::ranges::reverse(order);  // steps that another rank has shown first
+  CHECK(map.json(order)["lines"][0][2] == "-49jG1-50");
+}
+
+TEST_CASE("page: a value of one run alone hides no difference in the map", "[diff][html]") {
+  diff::HeatMap map;
+  diff::RecordReport apart, one_sided, unknown;
+  apart.comparison = {.verdict = diff::Class::kDiverged,
+                      .field = diff::Field::kNorm,
+                      .difference = 0.5,
+                      .tolerance = 0.01};
+  one_sided.comparison.verdict = diff::Class::kUnmatched;
+  unknown.base.capture = unknown.cand.capture = format::Capture::kHash;
+  unknown.comparison = {.verdict = diff::Class::kDiverged, .field = diff::Field::kHash};
+  map.add(0, 0, one_sided);
+  map.add(0, 0, apart);
+  map.add(0, 1, {});
+  map.add(0, 1, unknown);
+  const uint32_t order[] = {0, 1};
+  const tools::Json json = map.json(order);
+  CHECK(json["lines"][0][2] == "fI1fM1");
+  CHECK(json["growth"][1].is_null());  // equal values beside one whose difference has no size
 }
 
 TEST_CASE("page: the size of a difference in the map", "[diff][html]") {
@@ -307,9 +332,9 @@ TEST_CASE("page: the size of a difference in the map", "[diff][html]") {
   CHECK(heat(Class::kWithinNoise, Field::kRms, 1e-5, 1e-5) == Heat::kTo1);
   CHECK(heat(Class::kDiverged, Field::kRms, 1e-2, 1e-5) == Heat::kTo1000);
   CHECK(heat(Class::kDiverged, Field::kRms, 1e9, 1e-5) == Heat::kMore);
-  CHECK(heat(Class::kDiverged, Field::kRms, 1e-6, 0) == Heat::kTo100);  // 17 times the roundoff
-  CHECK(heat(Class::kDiverged, Field::kRms, 1e-9, 0) == Heat::kTo10);   // it differs nevertheless
-  CHECK(heat(Class::kDiverged, Field::kHash, NAN, NAN) == Heat::kTo10);
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e-6, 0) == Heat::kTo100);   // 17 times the roundoff
+  CHECK(heat(Class::kDiverged, Field::kRms, 1e-9, 0) == Heat::kTo10);    // it differs nevertheless
+  CHECK(heat(Class::kDiverged, Field::kHash, NAN, NAN) == Heat::kTo10);  // below what sums show
   CHECK(heat(Class::kBitDifference, Field::kHash, NAN, NAN) == Heat::kUnmeasured);
   CHECK(heat(Class::kNanBorn, Field::kNonFinite, NAN, NAN) == Heat::kNoNumber);
   CHECK(heat(Class::kUnmatched, Field::kNone, 0, 0) == Heat::kOneSided);

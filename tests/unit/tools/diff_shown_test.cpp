@@ -89,7 +89,7 @@ TEST_CASE("cause: data of another step of the other run", "[diff][cause]") {
   const auto result = compared(base, again);
   REQUIRE(result.cause);
   CHECK(result.cause->text == "the candidate's data of step 2 are the baseline's of step 1");
-  CHECK(result.cause->evidence == std::vector<std::string>{"the hashes of 1 tensor are equal",
+  CHECK(result.cause->evidence == std::vector<std::string>{"the hashes of 1 value are equal",
                                                            "so are those of the next 3 calls"});
   // Labels that are moved, too, belong to it; those of a third step contradict it.
   Run with = base, moved = base;
@@ -109,6 +109,13 @@ TEST_CASE("cause: data of another step of the other run", "[diff][cause]") {
   CHECK(cause(with, moved).starts_with("other-data: "));
   moved.at(2, "", "input:1").values = with.at(5, "", "input:1").values;
   CHECK(cause(with, moved).empty());
+  // Data that all steps have are at no place.
+  Run same = base;
+  for (uint32_t step = 0; step < 6; ++step)
+    same.at(step, "", "input:0").values = base.at(0, "", "input:0").values;
+  Run doubled = same;
+  scale(doubled.at(1, "", "input:0"), 2);
+  CHECK(cause(same, doubled).starts_with("scaled-input: "));
 }
 
 TEST_CASE("cause: data in another order, of one call or of many", "[diff][cause]") {

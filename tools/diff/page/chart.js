@@ -44,7 +44,11 @@ function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
   const values = points.flatMap((p) => [p.base - (p.band || 0), p.base + (p.band || 0), p.cand]).filter(Number.isFinite);
   const sizes = values.filter((v) => v > 0);
   if (!values.length) { caption.append('no numbers were recorded'); figure.append(caption); return; }
-  if (logs && !sizes.length) { caption.append('equal in every step'); figure.append(caption); return; }
+  if (logs && !sizes.length) {
+    caption.append(points.every((p) => Number.isFinite(p.cand)) ? 'equal in every step' : 'they differ, and no size was measured');
+    figure.append(caption);
+    return;
+  }
   const scaled = logs ? (v) => Math.log10(v) : (v) => v;
   let [low, high] = [Math.min, Math.max].map((pick) => (logs ? sizes.map(scaled) : values).reduce((a, b) => pick(a, b)));
   if (logs) { low = Math.floor(low) - 1; high = Math.ceil(high); }
@@ -103,10 +107,10 @@ function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
 }
 
 const perStep = (read) => data.per_step.map((s) => ({x: s.step ?? 0, base: read(s).base ?? NaN, cand: read(s).cand ?? NaN}));
-const growth = data.map.growth.map((sizes, i) => ({x: data.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN}))
-    .filter((p) => p.x !== null).sort((a, b) => a.x - b.x);
+const growth = data.map.growth.map((sizes, i) => ({x: data.map.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN}))
+    .filter((p) => p.x !== null);
 const CHARTS = [
-  ['how far apart', () => ['differences as shares of the values\' size', growth, {logs: true, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
+  ['how far apart', () => ['differences that were measured, as shares of the values\' size', growth, {logs: true, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
   ['loss', () => ['loss', perStep((s) => s.loss)]],
   ['gradients', () => ['norm of all gradients', perStep((s) => s.gradient_norm)]],
 ];

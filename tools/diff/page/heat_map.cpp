@@ -14,9 +14,15 @@ bool operator==(const HeatMap::Cell& a, const HeatMap::Cell& b) {
   return a.heat == b.heat && a.verdict == b.verdict;
 }
 
+/// A value of one run alone hides no difference.
+int gravity(Class verdict) {
+  const int grave = 2 * static_cast<int>(verdict);
+  return verdict == Class::kUnmatched ? 2 * static_cast<int>(Class::kDiverged) - 1 : grave;
+}
+
 void warm(HeatMap::Cell& cell, const HeatMap::Cell& by) {
   cell.heat = std::max(cell.heat, by.heat);
-  cell.verdict = std::max(cell.verdict, by.verdict);
+  if (gravity(by.verdict) > gravity(cell.verdict)) cell.verdict = by.verdict;
 }
 
 std::string runs(const std::vector<HeatMap::Cell>& cells) {
@@ -42,7 +48,9 @@ double size_of(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (c.verdict == Class::kIdentical) return 0;
   constexpr double kOutside = 1.001;
-  if (c.field == Field::kHash && !agrees(c.verdict)) return kOutside;  // too small for statistics
+  const bool has_statistics = record.base.capture != format::Capture::kHash &&
+                              record.cand.capture != format::Capture::kHash;
+  if (c.field == Field::kHash && has_statistics && !agrees(c.verdict)) return kOutside;
   const double unit = c.tolerance > 0 ? c.tolerance : unit_roundoff(record.base.dtype);
   const double size = is_measured(c.field) && unit > 0 ? c.difference / unit : NAN;
   if (!std::isfinite(size)) return NAN;
@@ -56,8 +64,9 @@ Heat heat_of(const RecordReport& record) {
   const double size = size_of(record);
   if (std::isnan(size)) return agrees(verdict) ? Heat::kUnmeasured : Heat::kNoNumber;
   constexpr double kLimits[] = {0.01, 0.1, 1, 10, 100, 1e3, 1e5};
-  const auto* const at = std::ranges::lower_bound(kLimits, size);
-  return static_cast<Heat>(static_cast<int>(Heat::kTo001) + (at - std::begin(kLimits)));
+  const auto at = std::ranges::lower_bound(kLimits, size) - std::begin(kLimits);
+  const bool outside = size > 1;
+  return static_cast<Heat>(static_cast<int>(Heat::kTo001) + at + (outside ? 1 : 0));
 }
 
 void HeatMap::Sizes::add(double size) {
@@ -87,6 +96,8 @@ void HeatMap::add(uint32_t scope, uint32_t step, const RecordReport& record) {
     steps_[step].add(0);
   } else if (is_measured(c.field) && std::isfinite(c.difference)) {
     steps_[step].add(c.difference);
+  } else {
+    steps_[step].unmeasured = true;
   }
 }
 
@@ -99,10 +110,11 @@ void HeatMap::halve(Line& cells) {
   cells.resize((cells.size() + 1) / 2);
 }
 
-tools::Json HeatMap::growth() const {
+tools::Json HeatMap::growth(std::span<const uint32_t> order) const {
   tools::Json list = tools::Json::array();
-  for (const Sizes& sizes : steps_) {
-    if (sizes.largest < 0) {
+  for (const uint32_t step : order) {
+    const Sizes sizes = step < steps_.size() ? steps_[step] : Sizes();
+    if (sizes.largest < 0 || (sizes.largest == 0 && sizes.unmeasured)) {
       list.push_back(tools::Json());
     } else {
       list.push_back({tools::json_number(sizes.largest), tools::json_number(sizes.median())});
@@ -111,8 +123,11 @@ tools::Json HeatMap::growth() const {
   return list;
 }
 
-tools::Json HeatMap::json(size_t limit) const {
-  std::map<std::pair<uint32_t, format::Phase>, Line> lines = lines_;
+tools::Json HeatMap::json(std::span<const uint32_t> order, size_t limit) const {
+  std::map<std::pair<uint32_t, format::Phase>, Line> lines;
+  for (const auto& [key, line] : lines_)
+    for (const uint32_t step : order)
+      lines[key].push_back(step < line.size() ? line[step] : Cell());
   for (uint64_t steps = 1;; steps *= 2) {
     tools::Json texts = tools::Json::array();
     size_t bytes = 0, longest = 0;
@@ -123,7 +138,7 @@ tools::Json HeatMap::json(size_t limit) const {
       texts.push_back({key.first, static_cast<int>(key.second), std::move(text)});
     }
     if (bytes <= limit || longest <= 1) {
-      return {{"steps_per_cell", steps}, {"lines", std::move(texts)}, {"growth", growth()}};
+      return {{"steps_per_cell", steps}, {"lines", std::move(texts)}, {"growth", growth(order)}};
     }
     for (auto& [key, line] : lines) halve(line);
   }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,13 +29,13 @@ enum class Heat : uint8_t {
   kTo001,
   kTo01,
   kTo1,
+  kOneSided,  ///< only one run has the value
   kTo10,
   kTo100,
   kTo1000,
   kTo100000,
   kMore,
   kNoNumber,
-  kOneSided,  ///< only one run has the value
 };
 
 /// @return the difference in these units; more than 1 if the values do not agree; NaN if it has no size.
@@ -53,25 +54,27 @@ class HeatMap {
   void add(uint32_t scope, uint32_t step, const RecordReport& record);
 
   /// @param limit  bytes of text: steps are put together, by their worst, until the lines fit.
+  /// @param order  numbers of the steps, in which the cells are to stand.
   /// @return `steps_per_cell`; `lines`: for each module and phase its number, the phase, and runs of
   /// cells: a letter of the class ("a" the first one), one of the heat ("A" the first one), and the run's
   /// length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step the largest and the
-  /// median difference as shares of the values' size, null where none was measured.
-  [[nodiscard]] tools::Json json(size_t limit = 500'000) const;
+  /// median difference as shares of the values' size, or null: of what differs nothing was measured.
+  [[nodiscard]] tools::Json json(std::span<const uint32_t> order, size_t limit = 500'000) const;
 
  private:
   using Line = std::vector<Cell>;
   /// Counts differences of a step by size, four bins a decade.
   struct Sizes {
     static constexpr int kBins = 64;
-    double largest = -1;  ///< -1: no difference has a size
+    double largest = -1;      ///< -1: nothing was measured
+    bool unmeasured = false;  ///< some differences have no size
     std::array<uint32_t, kBins> bins{};
     void add(double size);
     [[nodiscard]] double median() const;
   };
 
   static void halve(Line& cells);
-  [[nodiscard]] tools::Json growth() const;
+  [[nodiscard]] tools::Json growth(std::span<const uint32_t> order) const;
 
   std::map<std::pair<uint32_t, format::Phase>, Line> lines_;
   std::vector<Sizes> steps_;

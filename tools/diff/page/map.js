@@ -1,13 +1,18 @@
 // The map: modules down, as a tree, and steps across. Only the rows and steps in view are drawn, several steps in a column
 // where they are many.
 const ROW = 16, INDENT = 12;
-const perCell = data.map.steps_per_cell, cellCount = Math.ceil(data.steps.length / perCell);
+const STEPS = data.map.steps ?? [], perCell = data.map.steps_per_cell, cellCount = Math.ceil(STEPS.length / perCell);
+const CELL_STEPS = data.steps.map((step) => STEPS.indexOf(step));  // of the steps of rows
 const canvas = $('heat'), map = $('map');
 // As Heat in heat_map.h.
-const NOTHING = 0, FIRST_OUTSIDE = 6, NO_NUMBER = 11, ONE_SIDED = 12;
-const HEATS = ['nothing compared', 'equal', 'agrees, not measured', ...['0.01', '0.1', '1', '10', '100', '1,000', '100,000'].map((n) => `up to ${n} x ${UNIT}`),
-               `more than 100,000 x ${UNIT}`, 'differs, without a number', 'in one run only'];
+const NOTHING = 0, MEASURED = 3, ONE_SIDED = 6, FIRST_OUTSIDE = 7, NO_NUMBER = 12;
+const upTo = (n) => `up to ${n} x ${UNIT}`;
+const HEATS = ['nothing compared', 'equal', 'agrees, not measured', ...['0.01', '0.1', '1'].map(upTo), 'in one run only',
+               ...['10', '100', '1,000', '100,000'].map(upTo), `more than 100,000 x ${UNIT}`, 'differs, without a number'];
 const HEAT_COLORS = HEATS.map((_, i) => i && inStyle('--h' + i));
+
+// As in heat_map.cpp: a value of one run alone hides no difference.
+const gravity = (verdict) => verdict === UNMATCHED ? DIVERGED - 0.5 : verdict;
 
 // What the page holds of a module: for each phase the heat and the class of each cell.
 const parts = data.map.lines.map(([scope, phase, text]) => {
@@ -72,7 +77,7 @@ function warm(phase) {
       node.any = true;
       for (let i = 0; i < cellCount; i++) {
         if (part.heat[i] > node.heat[i]) node.heat[i] = part.heat[i];
-        if (part.heat[i] && part.verdict[i] > node.verdict[i]) node.verdict[i] = part.verdict[i];
+        if (part.heat[i] && gravity(part.verdict[i]) > gravity(node.verdict[i])) node.verdict[i] = part.verdict[i];
         if (part.heat[i] && isBad(part.verdict[i])) node.firstBad = Math.min(node.firstBad, i);
       }
     }
@@ -81,8 +86,8 @@ function warm(phase) {
 
 let rows = [], from = 0, to = cellCount, gutter = 0, column = 1;  // cells from..to are in view
 const at = {line: 0, cell: 0};
-const lastStepOf = (cell) => data.steps[Math.min(data.steps.length, (cell + 1) * perCell) - 1] ?? 'unknown';
-const stepsOf = (cell) => perCell === 1 ? `step ${lastStepOf(cell)}` : `steps ${data.steps[cell * perCell] ?? 'unknown'} to ${lastStepOf(cell)}`;
+const lastStepOf = (cell) => STEPS[Math.min(STEPS.length, (cell + 1) * perCell) - 1] ?? 'unknown';
+const stepsOf = (cell) => perCell === 1 ? `step ${lastStepOf(cell)}` : `steps ${STEPS[cell * perCell] ?? 'unknown'} to ${lastStepOf(cell)}`;
 
 function drawMap(whole = false) {
   const all = Math.max(1, rows.length) * ROW, width = Math.max(200, map.clientWidth), height = whole ? Math.min(all, 30000) : Math.min(all, 512);
@@ -112,13 +117,13 @@ function drawMap(whole = false) {
       const x = column >= 1 ? gutter + pixel * column : gutter + pixel, wide = Math.max(1, column - gap);
       pen.fillStyle = HEAT_COLORS[heat];
       pen.fillRect(x, y, wide, ROW - 1);
-      if (column < 6 || heat < FIRST_OUTSIDE || heat === ONE_SIDED) continue;
+      if (column < 6 || heat < FIRST_OUTSIDE) continue;
       pen.fillStyle = heat === NO_NUMBER ? background : mark;  // not by colour alone
       if (heat === NO_NUMBER) pen.fillText('×', x + wide / 2 - 3.5, y + 12);
       else pen.fillRect(x + wide / 2 - 1.5, y + ROW / 2 - 2, 3, 3);
     }
   }
-  $('steps').textContent = cellCount ? `steps ${data.steps[from * perCell] ?? 'unknown'} to ${lastStepOf(to - 1)}` : 'no steps';
+  $('steps').textContent = cellCount ? `steps ${STEPS[from * perCell] ?? 'unknown'} to ${lastStepOf(to - 1)}` : 'no steps';
 }
 
 function arrange() {
@@ -166,7 +171,7 @@ const pathOf = (node) => node.scope >= 0 ? scopeName(node.scope) : node.path + '
 function showCell() {
   const node = rows[at.line]?.node, heat = node?.heat[at.cell] ?? NOTHING;
   $('cell').textContent = !node ? 'nothing compared' : `${stepsOf(at.cell)}, ${pathOf(node)}: ` +
-      (heat === NOTHING ? HEATS[0] : data.classes[node.verdict[at.cell]] + (heat > 2 && heat < ONE_SIDED ? `, ${HEATS[heat]}` : ''));
+      (heat === NOTHING ? HEATS[0] : data.classes[node.verdict[at.cell]] + (heat >= MEASURED && heat !== ONE_SIDED ? `, ${HEATS[heat]}` : ''));
 }
 function point(event) {
   at.cell = Math.max(from, Math.min(to - 1, from + Math.floor((event.offsetX - gutter) / column)));
@@ -182,7 +187,7 @@ function openCell() {
   const first = at.cell * perCell;
   const k = shown.findIndex((row) => {
     const scope = data.tensors[u32(row, 0)][1];
-    return u32(row, 4) >= first && (node.scope < 0 ? data.scopes[scope].startsWith(node.path + '.') : scope === node.scope);
+    return CELL_STEPS[u32(row, 4)] >= first && (node.scope < 0 ? data.scopes[scope].startsWith(node.path + '.') : scope === node.scope);
   });
   if (k >= 0) select(k);
 }

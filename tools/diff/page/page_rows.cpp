@@ -97,15 +97,21 @@ void PageRows::row(const RecordReport& record, bool in_base, bool in_cand) {
 Json PageRows::json() const {
   Json json = {{"scopes", scopes_.json()}, {"slots", slots_.json()}, {"ops", ops_.json()},
                {"dtypes", dtypes_.json()}, {"tensors", tensors_},    {"left_out", left_out_},
-               {"most", kMaxPageRows},     {"rows", base64(bytes_)}, {"map", map_.json()}};
+               {"most", kMaxPageRows},     {"rows", base64(bytes_)}};
+  std::vector<uint32_t> in_time(steps_.size());
+  std::iota(in_time.begin(), in_time.end(), 0);
+  std::ranges::sort(in_time, {}, [this](uint32_t number) { return steps_[number]; });
+  json["map"] = map_.json(in_time);
+  const auto step_json = [](uint32_t step) {
+    return step == format::kNoStep ? Json() : Json(step);
+  };
+  for (const uint32_t number : in_time) json["map"]["steps"].push_back(step_json(steps_[number]));
   std::vector<uint32_t> ranked(order_.size());
   std::iota(ranked.begin(), ranked.end(), 0);
   std::ranges::sort(ranked, {}, [this](uint32_t scope) { return order_[scope]; });
   json["order"] = ranked;
   json["steps"] = Json::array();
-  for (const uint32_t step : steps_) {
-    json["steps"].push_back(step == format::kNoStep ? Json() : Json(step));
-  }
+  for (const uint32_t step : steps_) json["steps"].push_back(step_json(step));
   for (size_t i = 0; i < kClassCount; ++i) {
     json["classes"].push_back(to_string(static_cast<Class>(i)));
   }

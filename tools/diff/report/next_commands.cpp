@@ -251,7 +251,7 @@ bool may_be_unwritten(const DiffResult& result) {
   const auto& finding = result.cause ? result.cause->finding : std::nullopt;
   if (finding) return finding->finding.kind == format::FindingKind::kNeverWritten;
   return is_one_program(result) && root.record.slot.starts_with("output:") && !root.came_in &&
-         agrees(root.record.comparison.worst_input);
+         inputs_were_compared(root) && agrees(root.record.comparison.worst_input);
 }
 
 /// A line of its own, since what is filled with a pattern computes other values.

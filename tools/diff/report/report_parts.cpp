@@ -194,11 +194,6 @@ std::string before_text(const DiffResult& result) {
   return text;
 }
 
-bool inputs_were_compared(const RootReport& root) {
-  return std::ranges::any_of(root.flow.sources,
-                             [](const FlowStep& source) { return !source.by_order; });
-}
-
 const RecordReport& shown_difference(const RootReport& root) {
   return root.effect ? *root.effect : root.record;
 }

@@ -36,8 +36,6 @@ struct StatRow {
 
 /// @return the first `most` lines, and how many more there are.
 [[nodiscard]] std::vector<std::string> shortened(std::vector<std::string> lines, size_t most);
-/// Whether both runs recorded a value of which it is known that the root was made of it.
-[[nodiscard]] bool inputs_were_compared(const RootReport& root);
 /// One sentence about what happened at the root.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
 /// Whose backward made the root and how that is known; "" if the root is no such gradient.

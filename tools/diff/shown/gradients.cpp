@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tools/common/text.h"
@@ -15,8 +16,10 @@ bool is_gradient(const ValueRecord& record) {
 }
 
 /// The multiple that all gradients have in common.
+/// @param others  norms of gradients that are equal, or have no sketch
 template <typename Pairs>
-std::optional<double> common_factor(const Pairs& pairs) {
+std::optional<double> common_factor(const Pairs& pairs,
+                                    std::span<const std::pair<double, double>> others) {
   std::optional<Factor> first;
   for (const auto& pair : pairs) {
     const auto factor = multiple_of(*pair.base, *pair.cand);
@@ -25,7 +28,11 @@ std::optional<double> common_factor(const Pairs& pairs) {
     if (!Factor{factor->value / first->value, factor->rest + first->rest}.is_one())
       return std::nullopt;
   }
-  return first && pairs.size() > 1 ? std::optional(first->value) : std::nullopt;
+  if (!first || pairs.size() < 2) return std::nullopt;
+  constexpr double kOfNorms = 0.01;
+  for (const auto& [base, cand] : others)
+    if (std::abs(cand - first->value * base) > kOfNorms * cand) return std::nullopt;
+  return first->value;
 }
 
 ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_loss) {
@@ -69,31 +76,37 @@ bool Gradients::adds_up(std::span<const Pair> pairs, bool in_base, uint32_t step
 std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRecords& cand,
                                           std::span<const Match> matches, bool behind_loss) const {
   std::vector<Pair> pairs;
+  std::vector<std::pair<double, double>> others;
   std::unordered_set<uint64_t> seen;
   for (const Match& match : matches) {
     const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
     if (!is_gradient(a) || !seen.insert(parameter_key(a)).second) continue;
     const bool is_known = a.stats.sketch.is_known() && b.stats.sketch.is_known();
-    if (is_known && a.stats.hash != b.stats.hash)
+    if (is_known && a.stats.hash != b.stats.hash) {
       pairs.push_back({parameter_key(a), &a.stats.sketch, &b.stats.sketch});
+    } else {
+      others.emplace_back(a.stats.l2, b.stats.l2);
+    }
   }
   if (pairs.empty()) return std::nullopt;
   for (const bool in_base : {false, true}) {
     if (!adds_up(pairs, in_base, base.step)) continue;
     const std::string before = std::to_string(base.step - 1), now = std::to_string(base.step);
     const std::string other = run_name(!in_base);
+    const std::string some =
+        others.empty() ? "" : " of " + tools::counted(pairs.size(), "parameter");
     return ShownCause{
         "not-zeroed",
-        std::string("the ") + run_name(in_base) +
-            "'s gradients were not set to zero between steps " + before + " and " + now,
+        std::string("the ") + run_name(in_base) + "'s gradients" + some +
+            " were not set to zero between steps " + before + " and " + now,
         {"those of " + tools::counted(pairs.size(), "parameter") + " are the " + other +
          "'s of step " + now + " and its own of step " + before + " added up"}};
   }
-  const auto factor = common_factor(pairs);
+  const auto factor = common_factor(pairs, others);
   if (!factor) return std::nullopt;
   const auto passes = std::ranges::count_if(
       base.values, [](const ValueRecord& one) { return one.kind == SlotKind::kLoss; });
-  return scaled(*factor, pairs.size(), static_cast<uint64_t>(passes), behind_loss);
+  return scaled(*factor, pairs.size() + others.size(), static_cast<uint64_t>(passes), behind_loss);
 }
 
 }  // namespace convtrace::diff

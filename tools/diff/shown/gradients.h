@@ -27,8 +27,8 @@ class Gradients {
 
   /// @param matches  of the step whose root is a gradient, a loss or one number that leads to it.
   /// @param behind_loss  the loss agrees.
-  /// @return what all gradients show that differ and have a sketch, the first of a parameter in the
-  /// step: behind a clipping it is another one.
+  /// @return what the gradients show that differ and have a sketch, the first of a parameter in the
+  /// step: behind a clipping it is another one. A factor is that of the other gradients' norms, too.
   [[nodiscard]] std::optional<ShownCause> show(const StepRecords& base, const StepRecords& cand,
                                                std::span<const Match> matches,
                                                bool behind_loss) const;

@@ -42,9 +42,10 @@ bool MovedData::Sums::agree(const Sums& other, double trials) const {
   constexpr double kLargest = 1e-12;  // of sums in f64 that are added in another order
   constexpr double kLeastSums = 1e3;
   const double size = std::sqrt(squares / count) / least;
-  return count > 1 && count == other.count && low == other.low && high == other.high &&
-         low < high && least == other.least && std::abs(sum - other.sum) <= kLargest * l1 &&
-         std::abs(l1 - other.l1) <= kLargest * l1 &&
+  // Numbers of one magnitude, as flags, have one sum for all that is asked here.
+  return std::max(-low, high) > least && count > 1 && count == other.count && low == other.low &&
+         high == other.high && low < high && least == other.least &&
+         std::abs(sum - other.sum) <= kLargest * l1 && std::abs(l1 - other.l1) <= kLargest * l1 &&
          std::abs(squares - other.squares) <= kLargest * squares &&
          size * size * size * count > kLeastSums * trials;
 }
@@ -105,7 +106,7 @@ void MovedData::begin(const StepRecords& base, const StepRecords& cand,
     is_made |= a.kind == SlotKind::kOutput;
     const bool is_given = !is_made || format::number_class(a.dtype) != format::NumberClass::kFloat;
     if (match.base != root.base && is_given && is_data(a) && is_data(b) &&
-        a.key.call == first.key.call && a.stats.hash != b.stats.hash && place_of(a) == place_of(b))
+        a.key.call == first.key.call && place_of(a) == place_of(b))
       add(match);
   }
   what_ = std::move(what);
@@ -133,6 +134,20 @@ bool MovedData::holds(bool in_base, ptrdiff_t distance, size_t later) const {
   });
 }
 
+/// Whether one run has the data of a call again within that distance, so that nothing says which of them
+/// the other run took.
+bool MovedData::repeats(bool in_base, ptrdiff_t at, ptrdiff_t distance) const {
+  const uint64_t place = items_.front().place;
+  const Seen* const found = seen(in_base, place, at);
+  for (ptrdiff_t far = 1; far <= distance; ++far) {
+    for (const ptrdiff_t other : {at + far, at - far}) {
+      const Seen* const again = seen(in_base, place, other);
+      if (again != nullptr && again->hash == found->hash) return true;
+    }
+  }
+  return false;
+}
+
 std::optional<MovedData::Found> MovedData::found() const {
   if (items_.empty()) return std::nullopt;
   const Item& root = items_.front();
@@ -144,6 +159,7 @@ std::optional<MovedData::Found> MovedData::found() const {
     for (ptrdiff_t far = 1; far < calls; ++far) {
       for (const ptrdiff_t distance : {far, -far}) {
         if (!holds(in_base, distance, 0)) continue;
+        if (repeats(!in_base, at + distance, 2 * far)) return std::nullopt;
         size_t run = 1;
         while (holds(in_base, distance, run)) ++run;
         return Found{in_base, distance,
@@ -163,8 +179,8 @@ std::optional<ShownCause> MovedData::cause() const {
                   : std::string("step ")) +
              std::to_string(one.step);
     };
-    std::vector<std::string> evidence = {"the hashes of " +
-                                         tools::counted(items_.size(), "tensor") + " are equal"};
+    std::vector<std::string> evidence = {"the hashes of " + tools::counted(items_.size(), "value") +
+                                         " are equal"};
     if (moved->run > 1)
       evidence.push_back("so are those of the next " + tools::counted(moved->run - 1, "call"));
     return ShownCause{"other-data",

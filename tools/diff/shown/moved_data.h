@@ -4,7 +4,8 @@
 /// another order.
 ///
 /// The other run's data of the steps that are read are known by their hashes: equal ones are searched
-/// in both runs, the nearest first, and all data of the call must be found at one distance. If none is,
+/// in both runs, the nearest first, and all data of the call must be found at one distance, also those that
+/// agree. What repeats within that distance says nothing. If none is found,
 /// sums, norms and extremes of the calls from the root on are added up until those of both runs agree:
 /// what is shuffled otherwise has the same numbers in an epoch.
 ///
@@ -82,6 +83,7 @@ class MovedData {
   void compare_sums(uint32_t step);
   [[nodiscard]] std::optional<Found> found() const;
   [[nodiscard]] const Seen* seen(bool in_base, uint64_t place, ptrdiff_t at) const;
+  [[nodiscard]] bool repeats(bool in_base, ptrdiff_t at, ptrdiff_t distance) const;
   [[nodiscard]] bool holds(bool in_base, ptrdiff_t distance, size_t later) const;
 
   std::array<OfRun, 2> runs_;  ///< the baseline's first

@@ -4,6 +4,7 @@
 ///
 /// Texts are as in the trace, not escaped: each report escapes for its own medium.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -276,6 +277,11 @@ struct RootReport {
   /// Whether another recording would show more of it.
   [[nodiscard]] bool leads_on() const { return has_values() && written.empty(); }
 };
+/// Whether both runs recorded a value of which it is known that the root was made of it.
+[[nodiscard]] inline bool inputs_were_compared(const RootReport& root) {
+  return std::ranges::any_of(root.flow.sources,
+                             [](const FlowStep& source) { return !source.by_order; });
+}
 
 /// Who wrote to the gradient: "the candidate wrote to it 1 time more before the optimizer got it".
 [[nodiscard]] std::string more_writes_text(const RootReport& root);

@@ -20,13 +20,10 @@ class Failed(RuntimeError):
 
 
 class Record(dict):
-    """A JSON object."""
+    """A JSON object, whose keys come before the methods of a dictionary: `report.compared.values` is a number."""
 
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    def __getattribute__(self, name):
+        return dict.__getitem__(self, name) if dict.__contains__(self, name) else super().__getattribute__(name)
 
 
 class Report(Record):
