@@ -273,8 +273,9 @@ struct Replicas::Impl {
       set_ranks(origin, more.queues, {});
       const std::string who = ranks_named(job.ranks_of(more.queues));
       const std::string name = name_of(keys[key]);
-      origin.text = "The gradient of " + name + " was changed on " + who +
-                    " before it was reduced, and not on the others.";
+      origin.text =
+          "The gradient of " + name + " was written to more often on " + who +
+          " than on the others: it changed it, perhaps before it was reduced, and they did not.";
       origin.evidence = {
           "writes to it: " + std::to_string(more.writes) + " on " + who + ", " +
               std::to_string(more.others) + " on the others, as many as on all in earlier steps",

@@ -4,7 +4,25 @@
 
 namespace convtrace::origin {
 
-void Writes::take(uint32_t key, std::span<const Count> counts) {
+std::vector<Writes::Count> Writes::since_last(uint32_t key, std::span<const Count> counts) {
+  std::vector<Count> now(counts.begin(), counts.end());
+  std::map<uint32_t, uint32_t>& last = last_[key];
+  const auto before = [&last](const Count& one) {
+    const auto known = last.find(one.queue);
+    return known == last.end() ? 0 : known->second;
+  };
+  const bool goes_on =
+      std::ranges::all_of(counts, [&](const Count& one) { return one.writes > before(one); });
+  for (Count& one : now) {
+    const uint32_t all = one.writes;
+    if (goes_on) one.writes -= before(one);
+    last[one.queue] = all;
+  }
+  return now;
+}
+
+void Writes::take(uint32_t key, std::span<const Count> all) {
+  const std::vector<Count> counts = since_last(key, all);
   const auto [least, most] = std::ranges::minmax(counts, {}, &Count::writes);
   More more{.writes = most.writes, .others = least.writes};
   for (const Count& one : counts) {
@@ -17,6 +35,9 @@ void Writes::take(uint32_t key, std::span<const Count> counts) {
 void Writes::end_step(uint32_t step) {
   const auto alike = static_cast<size_t>(
       std::ranges::count_if(step_, [](const auto& one) { return one.second.queues.empty(); }));
+  std::erase_if(keys_, [this](const auto& one) {
+    return !one.second.queues.empty() && !step_.contains(one.first);
+  });
   for (auto& [key, now] : step_) {
     const auto known = keys_.find(key);
     if (now.queues.empty()) {

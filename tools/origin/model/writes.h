@@ -1,12 +1,13 @@
 #pragma once
 /// @file writes.h
 /// written: ranks have reduced a gradient, which is equal on them, and one of them has written to it
-/// more often than the others: it changed what it sent.
+/// more often than the others: it may have changed what it sent.
 ///
 /// Why it is a fault: ranks that make one gradient by one program write to it equally often, and did so
 /// in earlier steps. What one of them writes between its backward pass and the reduction is in the sum.
 /// Judged: a gradient of ranks that DDP does not hold, where others of the step are written equally
-/// often, from a step on to the last, in two at least. DDP reduces in the backward pass.
+/// often, from a step on to the last, in two at least. DDP reduces in the backward pass. Not known is
+/// whether the write came before the reduction, and whether it changed anything.
 /// Passed over: counts that were never equal, as of a part that some ranks do not use.
 ///
 /// Place:    judge/replicas.cpp.
@@ -46,7 +47,11 @@ class Writes {
   [[nodiscard]] std::map<uint32_t, More> found() const;
 
  private:
-  std::map<uint32_t, More> step_;  ///< of the step, by key
+  /// The writes of a step: PyTorch's count goes on where gradients are set to zero and not dropped.
+  [[nodiscard]] std::vector<Count> since_last(uint32_t key, std::span<const Count> counts);
+
+  std::map<uint32_t, std::map<uint32_t, uint32_t>> last_;  ///< counts by key and queue
+  std::map<uint32_t, More> step_;                          ///< of the step, by key
   std::map<uint32_t, More> keys_;  ///< of keys that were written equally often before
 };
 
