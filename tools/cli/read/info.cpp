@@ -152,7 +152,8 @@ void add_facts(Rows& rows, const format::TraceMeta& meta, bool all) {
     const settings::SettingSpec* const spec =
         name.starts_with(kPrefix) ? settings::find_setting(name.substr(kPrefix.size())) : nullptr;
     const bool is_told = spec != nullptr ? value != spec->print(usual)
-                                         : name.starts_with("version.") || name == "package.torch";
+                                         : name.starts_with("version.") ||
+                                               name == "package.torch" || name == "overhead";
     if (!value.empty() && (all || is_told)) rows.add(escape_text(name), escape_text(value));
   }
 }
