@@ -15,6 +15,7 @@ TEST_CASE("cupti_log: every callback of the table has a shape, and those with pa
     REQUIRE(shape != nullptr);
     const bool unread = std::holds_alternative<cupti::ContextCall>(entry.decoder) ||
                         std::holds_alternative<cupti::ContextEnd>(entry.decoder) ||
+                        std::holds_alternative<cupti::SharingCall>(entry.decoder) ||
                         entry.cbid == CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize;
     CHECK((shape->bytes == 0) == unread);
     for (const Pointee& pointee : shape->pointees) {
