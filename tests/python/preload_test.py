@@ -206,7 +206,8 @@ class Models(ProgramTest):
 
     def test_correct_custom_ops(self):
         self.check_model("custom")
-        ops = {r["op"] for r in self.records(self.traces()[0]) if r["record"] == "stats"} - {None}
+        ops = {r["op"] for r in self.records(self.traces()[0])
+               if r["record"] == "stats" and not r["slot"].startswith("needed:")} - {None}  # which torch's own nodes have saved
         self.assertEqual(ops, {"Square", "SquareBackward", "Passing", "PassingBackward",
                                "convtrace_programs::shift", "convtrace_programs::shiftBackward"})
 
