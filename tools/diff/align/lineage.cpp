@@ -33,7 +33,7 @@ bool flows(const ValueRecord& record) {
          record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
          record.kind != SlotKind::kBuffer && record.kind != SlotKind::kInitialBuffer &&
          record.kind != SlotKind::kSent && record.kind != SlotKind::kReceived &&
-         record.kind != SlotKind::kOther;
+         record.kind != SlotKind::kNeeded && record.kind != SlotKind::kOther;
 }
 
 /// For each record of an op's operand behind the op the record of it in front of the op; kNoMatch

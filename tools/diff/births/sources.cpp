@@ -202,6 +202,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
     case SlotKind::kReceived:
       return all_;
     case SlotKind::kSent:
+    case SlotKind::kNeeded:
     case SlotKind::kOther:
       return is_of_kernel(record) ? around(record, size) : all_;
   }
@@ -287,6 +288,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       (record.key.phase == format::Phase::kBackward ? backward_ : forward_).add(difference);
       break;
     case SlotKind::kSent:
+    case SlotKind::kNeeded:
     case SlotKind::kOther:
       break;
   }

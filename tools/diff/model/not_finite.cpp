@@ -16,6 +16,7 @@ bool may_be_mask(SlotKind kind, Phase phase) {
       return phase == Phase::kForward;
     case SlotKind::kSent:
     case SlotKind::kReceived:
+    case SlotKind::kNeeded:
     case SlotKind::kOther:
       return phase != Phase::kLoss && phase != Phase::kBackward && phase != Phase::kOptimizer &&
              phase != Phase::kCommunication;

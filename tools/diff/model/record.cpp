@@ -28,7 +28,8 @@ SlotKind slot_kind(std::string_view slot) {
       {"buffer_initial", SlotKind::kInitialBuffer},
       {"param_written", SlotKind::kWritten},
       {"sent", SlotKind::kSent},
-      {"received", SlotKind::kReceived}};
+      {"received", SlotKind::kReceived},
+      {"needed", SlotKind::kNeeded}};
   const std::string_view word = slot.substr(0, slot.find(':'));
   for (const auto& [text, kind] : kKinds) {
     if (word == text) return kind;

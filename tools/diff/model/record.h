@@ -37,6 +37,7 @@ enum class SlotKind : uint8_t {
   kWritten,        ///< a parameter that the program wrote itself (written_weights.h)
   kSent,           ///< to a collective
   kReceived,       ///< of a collective
+  kNeeded,  ///< what a node of torch has saved; its bits alone are recorded, to be looked at again
   kOther
 };
 [[nodiscard]] SlotKind slot_kind(std::string_view slot);

@@ -196,11 +196,13 @@ void RankDiff::count(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const Comparison& comparison = pair.comparisons[m];
     const SlotKind kind = pair.base_of(m).kind;
-    if (kind == SlotKind::kInitialBuffer) continue;  // evidence, not judged
+    const bool is_hash = comparison.verdict == Class::kBitDifference;
+    // Evidence, not judged. Beside rounding, bits of what a node has saved say nothing.
+    if (kind == SlotKind::kInitialBuffer || (kind == SlotKind::kNeeded && is_hash)) continue;
     ++outcome_.values;
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
-    const bool is_unknown = comparison.verdict == Class::kBitDifference && !comparison.bits_known;
+    const bool is_unknown = is_hash && !comparison.bits_known;
     if (is_unknown && kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
