@@ -130,7 +130,7 @@ void RootSection::table(const RecordReport& record) {
   out_ << "<div class=\"charts\">\n";
   out_.begin_table("both runs' numbers", {"", "baseline", "candidate"});
   std::vector<StatRow> rows = stat_rows(record);
-  std::ranges::stable_partition(rows, &StatRow::deciding);
+  std::stable_partition(rows.begin(), rows.end(), [](const StatRow& row) { return row.deciding; });
   for (const StatRow& row : rows) {
     out_ << "<tr class=\"" << (row.base == row.cand ? "" : "differs ")
          << (row.deciding ? "decides" : "") << "\"><th scope=\"row\">" << row.name << "</th><td>"

@@ -209,8 +209,9 @@ std::string differing_parts(const DiffResult& result) {
     if (fact.kind == FactKind::kCode) add(fact.name.substr(0, fact.name.find(": ")));
   }
   std::vector<PreflightEntry> entries = result.preflight;
-  std::ranges::stable_partition(
-      entries, [&](const PreflightEntry& entry) { return is_of_root(entry, *result.root); });
+  std::stable_partition(entries.begin(), entries.end(), [&](const PreflightEntry& entry) {
+    return is_of_root(entry, *result.root);
+  });
   for (const PreflightEntry& entry : entries) {
     const std::string_view name = entry.name;
     if (name == kEnvironment) {
