@@ -617,7 +617,7 @@ def right_state_of_objects():
 
 
 @case
-def alike_states():
+def right_averages_and_scratch():
     """An average that the backward reads, and a scratch buffer that it fills."""
     scratch = torch.empty(6, 8)
 

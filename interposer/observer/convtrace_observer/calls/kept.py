@@ -148,7 +148,8 @@ class _Outside:
             made.update(_made_anew(forward.__code__) if forward is not None else ())
         uses = list(_uses(backward.__code__))
         written = {name for verb, _, name in uses if verb != "LOAD"}
-        self._read = {(root, name) for verb, root, name in uses if root is not None and name in made and name not in written}
+        self._read = sorted({(root, name) for verb, root, name in uses
+                             if root is not None and name in made and name not in written})
         self.has_roots = any(where != "ctx" for (where, _), _ in self._read)
 
     def tensors(self, objects):
@@ -158,7 +159,7 @@ class _Outside:
             return
         cells = dict(_closed_over(function))
         places = {"ctx": dict(objects), "cell": cells, "global": function.__globals__}
-        for (where, root), name in sorted(self._read):
+        for (where, root), name in self._read:
             thing = places[where].get(root)
             kind = type(thing)
             if issubclass(kind, type):

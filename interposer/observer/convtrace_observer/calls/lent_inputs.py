@@ -92,15 +92,14 @@ class NeededMemory:
         saved = getattr(torch._C._autograd, "SavedTensor", None)
         self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
         self._step, self._due, self._of_torch = -1, False, False
-        self._steps = {}  # place of a root -> in how many steps training has called it, and the last of them
         self._walked = set()  # ids of places of roots whose modules were looked at in this step
         self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
         self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
         self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
         self._original = None  # what is called when a gradient has come
 
-    def note(self, place, module):
-        """A root is about to be called in training."""
+    def note(self, place, module, count):
+        """A root is about to be called in training. `count`: in how many steps it has been; 0 if it was in this one."""
         observer = self._observer
         if self._node is None or not self._knows_hooks:
             return
@@ -109,11 +108,8 @@ class NeededMemory:
             self._walked.clear()
             self._plain.clear()
             self._saved.clear()
-        count, last = self._steps.get(place.id, (0, -1))
-        if last != observer.step:  # an evaluation may have called it in this step
-            count += 1
-            self._steps[place.id] = count, observer.step
-            self._due, self._of_torch = self._due or _is_due(count), self._of_torch or _is_power(count)
+        if count:
+            self._due, self._of_torch = self._due or _is_due(count), self._of_torch or is_power(count)
         self._look_at_gradients(self._due or bool(self._exposed))
         if self._original is not None and not self._hooks and place.id not in self._walked:
             self._walked.add(place.id)
@@ -209,8 +205,9 @@ def _nodes_of(first):
 def _is_due(count):
     """@return whether all nodes are asked in the step of this number, from 1 on: in the first, second, fourth and so on, and in
     about one of sixteen, the same in each run, whose distances are no period that the program may have, too."""
-    return _is_power(count) or count * 2654435761 >> 28 & 15 == 0
+    return is_power(count) or count * 2654435761 >> 28 & 15 == 0
 
 
-def _is_power(count):
-    return count & (count - 1) == 0
+def is_power(count):
+    """@return whether a number is 1, 2, 4, 8 and so on"""
+    return count > 0 and count & (count - 1) == 0

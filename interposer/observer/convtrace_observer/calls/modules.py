@@ -27,6 +27,7 @@ class ModuleCalls:
         self._code = None  # of the wrapper
         self._leave_by = None  # sets what the wrapper leaves a call by
         self._slots = {}
+        self._trained = {}  # id of a root's place -> (in how many steps training has called it, the last of them)
         self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
         self._needed = lent_inputs.NeededMemory(observer, torch)
@@ -45,6 +46,16 @@ class ModuleCalls:
 
     def forget(self):
         self._slots.clear()
+        self._trained.clear()
+
+    def _count_training(self, place):
+        """A root is about to be called in training. @return in how many steps it has been by now; 0 in its further calls of a
+        step. That of the place itself counts evaluation, too."""
+        count, last = self._trained.get(place.id, (0, -1))
+        if last == self._observer.step:
+            return 0
+        self._trained[place.id] = count + 1, self._observer.step
+        return count + 1
 
     def slot(self, kind, name):
         """Id of "input:0", "output:1", "grad_output:0" ..."""
@@ -251,9 +262,10 @@ class ModuleCalls:
                 observer.optimizers.record_written(thread, written)
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
-                self._needed.note(entry.place, module)
-                if entry.place.step != observer.step:
-                    observer.hook_facts.look(thread, entry.place, module)
+                count = self._count_training(entry.place)
+                self._needed.note(entry.place, module, count)
+                if lent_inputs.is_power(count):
+                    observer.hook_facts.look(thread, module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:

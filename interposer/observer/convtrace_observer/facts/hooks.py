@@ -2,7 +2,6 @@
 as when a setup runs twice, does its work twice. Two hooks are the same if they are one object, or have one code and the same
 objects around it. Looked at when a root is called in training, in its steps 1, 2, 4, 8 and so on.
 """
-import collections
 import functools
 import types
 
@@ -19,15 +18,10 @@ _SCALARS = frozenset((bool, int, float, str, type(None)))
 class Hooks:
     def __init__(self, observer):
         self._observer = observer
-        self._steps = collections.Counter()  # of the roots, by place, that have been called
         self._told = set()  # (id of a scope, text)
 
-    def look(self, thread, place, root):
-        """A root is about to be called in training, for the first time in a step."""
-        self._steps[place.id] += 1
-        count = self._steps[place.id]
-        if count & (count - 1):
-            return
+    def look(self, thread, root):
+        """A root is about to be called in training, in one of these steps."""
         try:
             with self._observer.read.unobserved():
                 for entry, module in self._observer.names.modules(root):
