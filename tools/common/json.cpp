@@ -21,6 +21,8 @@ Json wide_json(format::WideScalar value, NumberClass number) {
 
 }  // namespace
 
+Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
+
 Json json_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -25,6 +25,9 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json stats_json(const format::Stats& stats, format::DType dtype,
                               format::Capture capture);
 
+/// @return null for kNoStep.
+[[nodiscard]] Json step_json(uint32_t step);
+
 /// @return null for "".
 [[nodiscard]] Json text_or_null(const std::string& text);
 

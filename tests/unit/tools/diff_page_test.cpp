@@ -37,6 +37,16 @@ std::string page_of(const Run& base, const Run& cand) {
   return html.str();
 }
 
+/// A value that diverged, by 50 times its limit.
+diff::RecordReport half_apart() {
+  diff::RecordReport record;
+  record.comparison = {.verdict = diff::Class::kDiverged,
+                       .field = diff::Field::kNorm,
+                       .difference = 0.5,
+                       .tolerance = 0.01};
+  return record;
+}
+
 }  // namespace
 
 TEST_CASE("page: bytes in base64", "[diff][html]") {
@@ -274,11 +284,8 @@ TEST_CASE("page: a map of many modules and steps is put together and taken apart
 
 TEST_CASE("page: steps are put together until the map's text is short enough", "[diff][html]") {
   diff::HeatMap map;
-  diff::RecordReport equal, apart, one_sided;
-  apart.comparison = {.verdict = diff::Class::kDiverged,
-                      .field = diff::Field::kNorm,
-                      .difference = 0.5,
-                      .tolerance = 0.01};
+  diff::RecordReport equal, one_sided;
+  const diff::RecordReport apart = half_apart();
   one_sided.comparison.verdict = diff::Class::kUnmatched;
   one_sided.phase = format::Phase::kBackward;
   for (uint32_t step = 0; step < 100; ++step) map.add(1, step, step % 2 == 0 ? equal : apart);
@@ -300,11 +307,8 @@ TEST_CASE("page: steps are put together until the map's text is short enough", "
 
 TEST_CASE("page: a value of one run alone hides no difference in the map", "[diff][html]") {
   diff::HeatMap map;
-  diff::RecordReport apart, one_sided, unknown;
-  apart.comparison = {.verdict = diff::Class::kDiverged,
-                      .field = diff::Field::kNorm,
-                      .difference = 0.5,
-                      .tolerance = 0.01};
+  diff::RecordReport one_sided, unknown;
+  const diff::RecordReport apart = half_apart();
   one_sided.comparison.verdict = diff::Class::kUnmatched;
   unknown.base.capture = unknown.cand.capture = format::Capture::kHash;
   unknown.comparison = {.verdict = diff::Class::kDiverged, .field = diff::Field::kHash};

@@ -11,8 +11,6 @@ namespace {
 
 using format::Definitions;
 
-Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
-
 /// Integers stay integers: a double would round those beyond 2^53.
 Json elements_json(format::DType dtype, std::span<const std::byte> raw) {
   Json list = Json::array();

@@ -148,7 +148,7 @@ void add_facts(Rows& rows, const format::TraceMeta& meta, bool all) {
   rows.add("convtrace", escape_text(meta.tool_version));
   const settings::Settings usual;
   for (const auto& [name, value] : meta.facts) {
-    const std::string_view kPrefix = "setting.";
+    constexpr std::string_view kPrefix = "setting.";
     const settings::SettingSpec* const spec =
         name.starts_with(kPrefix) ? settings::find_setting(name.substr(kPrefix.size())) : nullptr;
     const bool is_told = spec != nullptr ? value != spec->print(usual)

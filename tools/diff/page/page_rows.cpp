@@ -102,16 +102,14 @@ Json PageRows::json() const {
   std::iota(in_time.begin(), in_time.end(), 0);
   std::ranges::sort(in_time, {}, [this](uint32_t number) { return steps_[number]; });
   json["map"] = map_.json(in_time);
-  const auto step_json = [](uint32_t step) {
-    return step == format::kNoStep ? Json() : Json(step);
-  };
-  for (const uint32_t number : in_time) json["map"]["steps"].push_back(step_json(steps_[number]));
+  for (const uint32_t number : in_time)
+    json["map"]["steps"].push_back(tools::step_json(steps_[number]));
   std::vector<uint32_t> ranked(order_.size());
   std::iota(ranked.begin(), ranked.end(), 0);
   std::ranges::sort(ranked, {}, [this](uint32_t scope) { return order_[scope]; });
   json["order"] = ranked;
   json["steps"] = Json::array();
-  for (const uint32_t step : steps_) json["steps"].push_back(step_json(step));
+  for (const uint32_t step : steps_) json["steps"].push_back(tools::step_json(step));
   for (size_t i = 0; i < kClassCount; ++i) {
     json["classes"].push_back(to_string(static_cast<Class>(i)));
   }

@@ -201,8 +201,7 @@ class HtmlReport {
     data["per_step"] = per_step_json(result_);
     data["exact"] = result_.exact;
     data["ranks"] = result_.ranks.size();
-    const bool has_step = result_.root && result_.root->record.step != format::kNoStep;
-    data["root_step"] = has_step ? tools::Json(result_.root->record.step) : tools::Json();
+    data["root_step"] = result_.root ? tools::step_json(result_.root->record.step) : tools::Json();
     data["root_scope"] =
         result_.root ? tools::Json(tools::escape_text(result_.root->record.scope)) : tools::Json();
     data["histograms"] = root_ ? root_->histograms() : tools::Json::array();

@@ -12,10 +12,10 @@ namespace convtrace::diff {
 namespace {
 
 using tools::Json;
+using tools::step_json;
 using tools::text_or_null;
 
 Json number_or_null(double value) { return std::isnan(value) ? Json() : tools::json_number(value); }
-Json step_json(uint32_t step) { return step == format::kNoStep ? Json() : Json(step); }
 
 Json side_json(const SideReport& side) {
   Json json = tools::stats_json(side.stats, side.dtype, side.capture);
