@@ -320,7 +320,9 @@ TEST_CASE("nccl: each thread has its own group and place, and ids are given once
   NcclRun run("threads");
   run.run();
   CHECK(run.calls().size() == 400);  // checks the ids
-  CHECK(run.cuda().records("stats").size() == 800);
+  // On a busy machine results wait longer than the ring has room; what found none is counted.
+  const size_t without_room = run.lost().value("statistics ring full", 0);
+  CHECK(run.cuda().records("stats").size() + without_room == 800);
 }
 
 TEST_CASE("nccl: a program that is not traced gets NCCL's own results") {

@@ -191,8 +191,10 @@ void Births::judge_discrete(const Difference& source, Comparison& comparison) co
 void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
                    const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
   const ValueRecord& record = base.record;
-  if (record.kind == SlotKind::kInitialBuffer) {
-    // It may be memory that the program has yet to write. Where it matters, an output shows it.
+  const bool is_saved = record.kind == SlotKind::kNeeded && exactness_ == Exactness::kInexact;
+  if (record.kind == SlotKind::kInitialBuffer || is_saved) {
+    // A first buffer may be memory that the program has yet to write, and another program saves
+    // other tensors, or their elements in another order. Where it matters, an output shows it.
     comparison.verdict = std::min(comparison.verdict, Class::kBitDifference);
     return;
   }

@@ -11,6 +11,12 @@
 namespace convtrace::diff {
 namespace {
 
+/// @return whether a difference of a record counts for others alone (Births::judge).
+bool is_evidence(SlotKind kind, Class verdict) {
+  return kind == SlotKind::kInitialBuffer ||
+         (kind == SlotKind::kNeeded && verdict == Class::kBitDifference);
+}
+
 bool is_of_forward_pass(format::Phase phase) {
   return phase == format::Phase::kData || phase == format::Phase::kForward ||
          phase == format::Phase::kLoss;
@@ -197,8 +203,7 @@ void RankDiff::count(const StepPair& pair) {
     const Comparison& comparison = pair.comparisons[m];
     const SlotKind kind = pair.base_of(m).kind;
     const bool is_hash = comparison.verdict == Class::kBitDifference;
-    // Evidence, not judged. Beside rounding, bits of what a node has saved say nothing.
-    if (kind == SlotKind::kInitialBuffer || (kind == SlotKind::kNeeded && is_hash)) continue;
+    if (is_evidence(kind, comparison.verdict)) continue;
     ++outcome_.values;
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
@@ -236,7 +241,7 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
   for (; match < pair.comparisons.size(); ++match) {
     const Comparison& c = pair.comparisons[match];
     if (c.bits_differ && c.bits_known && !c.waived && c.verdict != Class::kOtherForm &&
-        pair.base_of(match).kind != SlotKind::kInitialBuffer)
+        !is_evidence(pair.base_of(match).kind, c.verdict))
       break;
   }
   if (match == pair.comparisons.size()) return;
