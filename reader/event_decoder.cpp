@@ -86,11 +86,11 @@ struct EventDecoder::Impl {
   KindSet wanted = kAllKinds;
   uint64_t first_seq = 0, not_understood = 0;
   PackedColumn time, step, thread;
-  EventHeader last;  ///< of the last event that came out
+  EventHeader last;  ///< header of the last decoded event
   OfEachKind<RowsOf> rows;
   std::vector<uint64_t> newest;  ///< by launch: generation of the last Alloc before it
 
-  // The batch that is given out. All events of a kind are decoded together, so that the processor
+  // The batch that next() hands out. All events of a kind are decoded together, so that the processor
   // need not predict the kind of the next event.
   std::array<Event, kBatch> events;
   std::array<EventHeader, kBatch> headers;

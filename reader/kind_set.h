@@ -21,7 +21,7 @@ inline constexpr KindSet kAllKinds = (KindSet{1} << format::kKinds) - 1;
 template <typename... Kinds>
 inline constexpr KindSet kKindSet = ((KindSet{1} << format::kKindOf<Kinds>) | ...);
 
-/// What to do with a chunk that has no wanted event.
+/// Treatment of a chunk that has no wanted event.
 enum class Unwanted : uint8_t {
   kSkip,   ///< do not read it
   kCheck,  ///< verify its checksum, so that damage is detected

@@ -91,8 +91,8 @@ class Check {
   TraceCheckResult& result_;
   PayloadReader payloads_;
   EventDecoder decoder_;
-  format::Definitions definitions_;   ///< so far
-  format::Definitions consolidated_;  ///< of the consolidated DEFS only
+  format::Definitions definitions_;   ///< from all DEFS records so far
+  format::Definitions consolidated_;  ///< from the consolidated DEFS only
   DefinitionCheck definition_check_;
   bool definitions_changed_ = false;
   // Step sums: of the chunks since the last SUMS, of all chunks, of the consolidated SUMS.

@@ -34,7 +34,7 @@ enum class TraceState : uint8_t { kComplete, kUnclosed, kDamaged };
 const char* to_string(TraceState state);
 
 struct RecordCounts {
-  uint64_t records = 0;        ///< of the container, without index and footer
+  uint64_t records = 0;        ///< records in the container, without index and footer
   uint64_t events = 0;         ///< from the headers of readable chunks
   uint64_t lost_records = 0;   ///< gaps in record numbers, and records whose payload is damaged
   uint64_t lost_events = 0;    ///< in chunks with damaged payloads, from their headers

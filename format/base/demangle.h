@@ -12,8 +12,8 @@
 #if defined(__GLIBCXX__)
 #include <cxxabi.h>
 #else
-/// Of libiberty, where libstdc++ has its own from: libc++'s spells lambdas, nested brackets and some
-/// types otherwise, and names of traces are compared.
+/// libiberty's demangler, from which libstdc++'s is derived. libc++'s spells lambdas, nested brackets
+/// and some types differently, and the diff compares the names in traces.
 extern "C" char* cplus_demangle_v3(const char* mangled, int options);
 #endif
 

@@ -62,7 +62,7 @@ class GuardedFile {
   void unlink() const noexcept;
 
  private:
-  /// What a file is, by whatever name.
+  /// Identifies a file independently of its name.
   struct Identity {
     dev_t device = 0;
     ino_t inode = 0;        ///< 0: no file
@@ -83,7 +83,7 @@ class GuardedFile {
   std::string path_;
   const bool locked_;
   const Identity identity_;
-  int flags_ = 0;      ///< of open(), to open it again
+  int flags_ = 0;      ///< flags of open(), with which open_again() opens it
   off_t offset_ = -1;  ///< -1: a pipe or terminal, which has none
   std::atomic<int> number_{-1};
 };

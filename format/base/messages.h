@@ -22,7 +22,7 @@ struct Message {
 
   bool operator==(const Message& other) const { return number == other.number; }
 
-  /// Whether the user should act on it.
+  /// @return whether the user should act on it.
   [[nodiscard]] constexpr bool warns() const { return level <= format::Level::kWarning; }
 };
 

@@ -51,13 +51,13 @@ struct RowsOf<Step> : StepColumn {};
 struct EventEncoder::Columns {
   flatbuffers::FlatBufferBuilder builder{kChunkCloseBytes};
   ChunkSummary summary;
-  EventHeader first, last;  ///< of the chunk's events
+  EventHeader first, last;  ///< headers of the chunk's first and last event
   size_t measured_bytes = 0;
   size_t unmeasured_bytes = 0;  ///< variable parts that were added since then
   std::vector<uint8_t> kind;
   PackedColumn time, step, thread;
   OfEachKind<RowsOf> rows;
-  uint64_t newest_generation = 0;  ///< of the last Alloc
+  uint64_t newest_generation = 0;  ///< generation of the last Alloc
   StepSummer summer;
 
   explicit Columns(const Definitions& definitions) : summer(definitions) {}

@@ -22,17 +22,17 @@ inline constexpr uint32_t kKnownRequiredFeatures = kFeatureHash2;
 /// Records start at multiples of a slot, so a scan after damage looks nowhere else.
 inline constexpr uint64_t kSlotBytes = 64;
 
-inline constexpr uint32_t kMaxRecordBytes = 64u << 20;  ///< of a payload, stored and raw
+inline constexpr uint32_t kMaxRecordBytes = 64u << 20;  ///< limit of a payload, stored and raw
 inline constexpr uint32_t kChunkCloseBytes = 256u << 10;
 inline constexpr uint32_t kMaxEventBytes = 1u << 20;
 inline constexpr uint32_t kMaxChunkEvents = 64u << 10;
-/// Of a launch; its parameters are at most 32764 bytes.
+/// Operands of one launch; its parameters are at most 32764 bytes, so 4095 words.
 inline constexpr uint32_t kMaxOperands = 4096;
 inline constexpr uint32_t kMaxChunkOperands = 1u << 20;  ///< sum over the launches of a chunk
 inline constexpr uint32_t kSumsEvery = 64;       ///< EVENTS records between two SUMS records
 inline constexpr uint32_t kMaxSums = 64u << 10;  ///< steps in one SUMS record
 inline constexpr uint32_t kIndexEntryBytes = 8 + 64;
-inline constexpr uint32_t kMaxIndexEntries = 64u << 10;  ///< of one INDEX record
+inline constexpr uint32_t kMaxIndexEntries = 64u << 10;  ///< entries in one INDEX record
 
 /// Stored values: append only.
 enum class RecordKind : uint16_t {
@@ -89,7 +89,7 @@ struct RecordHeader {
 
 struct Footer {
   uint64_t seq = 0;
-  uint64_t index_offset = 0;  ///< of the first INDEX record
+  uint64_t index_offset = 0;  ///< offset of the first INDEX record
   uint64_t data_end = 0;      ///< offset after the last record that is neither INDEX nor FOOTER
   uint64_t event_count = 0;
   uint32_t record_count = 0;  ///< without INDEX and FOOTER

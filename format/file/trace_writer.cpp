@@ -37,7 +37,7 @@ struct TraceWriter::Impl {
   TraceMeta identity;  ///< uuid and clocks, which every META record repeats
   EventEncoder chunk;
   Definitions::Counts stored;
-  std::vector<StepSums> new_sums;  ///< of the chunks since the last SUMS record
+  std::vector<StepSums> new_sums;  ///< sums of the chunks since the last SUMS record
   std::vector<StepSums> all_sums;
   uint32_t chunks_to_sum_up = 0;
   uint64_t events_to_sum_up = 0;

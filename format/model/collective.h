@@ -14,7 +14,7 @@
 
 namespace convtrace::format {
 
-/// Of a collective without a root, and of a transfer whose source is not known.
+/// The peer of a collective without a root, and of a transfer whose source is not known.
 inline constexpr uint32_t kNoPeer = 0xFFFFFFFF;
 
 /// Recorded when it is called, before it has run; a reception from any source when it is complete,

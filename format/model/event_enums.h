@@ -45,7 +45,8 @@ namespace convtrace::format {
   X(kWordBase, 2, "word-base")               \
   X(kWordInterior, 3, "word-interior")
 
-/// Whether an index in an integer tensor stands for padding, and where that is declared.
+/// The declaration that makes an index in an integer tensor stand for padding; none: it has no such
+/// index.
 #define CONVTRACE_PADDINGS(X)   \
   X(kNone, 0, "none")           \
   X(kEmbedding, 1, "embedding") \

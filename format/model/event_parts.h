@@ -56,7 +56,7 @@ struct Operand {
   uint16_t word = 0;   ///< byte offset of the word inside the parameter
   Confidence confidence = Confidence::kPointerBase;
   uint64_t address = 0;
-  uint64_t generation = 0;  ///< of the memory it points into; 0: unknown
+  uint64_t generation = 0;  ///< generation of the memory it points into; 0: unknown
   uint64_t offset = 0;      ///< bytes from the generation's base
 };
 
@@ -66,7 +66,7 @@ struct ValueId {
   /// Identity of the storage that owns the memory; never reused inside a trace.
   uint64_t storage = 0;
   uint64_t offset = 0;      ///< bytes from the storage's base
-  uint64_t generation = 0;  ///< of the allocation below it; 0: unknown
+  uint64_t generation = 0;  ///< generation of the allocation below it; 0: unknown
   uint32_t version = 0;     ///< framework's in-place version counter
   constexpr bool operator==(const ValueId&) const = default;
   static constexpr void fields(auto& e, const auto& visit) {

@@ -1,7 +1,6 @@
 #pragma once
 /// @file events.h
-/// What a trace says happened: one plain struct per event kind, the same for those who record,
-/// store and read.
+/// The events of a trace: one plain struct per event kind, shared by recorder, writer and reader.
 ///
 /// Place:     built by cupti/ and interposer/, copied through the queue, encoded by
 ///            event_encoder.h, decoded by reader/event_decoder.h.
@@ -74,15 +73,16 @@ struct TensorStats {
   std::span<const std::byte>
       samples;  ///< raw elements at floor(i*count/8), i < 8; all if count <= kMaxWhole
   std::span<const std::byte> leading;  ///< the first elements, as many as were asked for
-  /// Of an operand that nobody declared an output: launches around which its bytes were compared,
-  /// and in how many they changed. 0: declared, or not compared.
+  /// For an operand that neither a rule nor a signature declares an output: number of launches in
+  /// which its memory was hashed before and after, and of those in which the hash changed, this
+  /// launch included. 0: declared, or never compared.
   uint32_t looks = 0;
   uint32_t changes = 0;
-  /// Of the indices an embedding looks up, or of the labels of a loss.
+  /// For indices that an embedding looks up and labels of a loss; kNone: no other tensor has padding.
   Padding padding = Padding::kNone;
-  int64_t pad_index = 0;                 ///< what stands for "nothing here"
+  int64_t pad_index = 0;                 ///< the index that stands for padding
   uint64_t pad_count = 0;                ///< elements that are pad_index, or kNotCounted
-  std::span<const uint64_t> pad_rows{};  ///< the same of each row of a batch, or nothing
+  std::span<const uint64_t> pad_rows{};  ///< pad_count of each row of a batch, or empty
   /// Elements whose bits are all those of CONVTRACE_POISON; on a GPU, of an op's inputs and outputs
   /// those among the samples.
   uint64_t poisoned = 0;
@@ -241,7 +241,7 @@ struct Finding {
   }
 };
 
-/// Of the Diagnostic behind which allocations and frees of CPU tensors are not recorded.
+/// Site of the Diagnostic after which allocations and frees of CPU tensors are not recorded.
 inline constexpr const char* kCpuMemorySite = messages::kCpuUnwatched.site;
 
 /// Something convtrace noticed about itself or its surroundings.
@@ -314,10 +314,10 @@ struct Op {
   bool has_schema = false;      ///< end: a torch.library op, whose schema declares aliasing
   bool written = false;  ///< input: declared, or known to the framework, as written in place;
                          ///< in flight: by the collective; awaited: meanwhile, by the program
-  bool frees_reported = false;  ///< of its memory: the allocator tells what it frees
+  bool frees_reported = false;  ///< the allocator of its memory reports frees
   bool borrows = false;  ///< output: its storage cannot be resized, as one in another's memory
   StringId op;
-  StringId slot;  ///< of a tensor, as in TensorStats
+  StringId slot;  ///< slot of the tensor, as in TensorStats
   Device device;
   uint64_t address = 0;
   uint64_t bytes = 0;          ///< from the first to the last byte of the elements
@@ -349,9 +349,9 @@ struct Op {
   }
 };
 
-/// What decides results and is no tensor, from this event on: a module's class and its settings, a
-/// setting of an optimizer, the state of a random generator. Recorded when first seen and when it
-/// changed.
+/// A value that influences results and is no tensor, valid from this event on: a module's class and
+/// its settings, a setting of an optimizer, the state of a random generator. Recorded when first seen
+/// and whenever it has changed.
 struct Fact {
   EventHeader header;
   StringId scope;  ///< qualified module name, or none: of the program

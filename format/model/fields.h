@@ -139,7 +139,7 @@ constexpr Columns columns_of() {
 template <typename Kind>
 inline constexpr Columns kColumns = columns_of<Kind>();
 
-/// Whether each event of the kind is a table of its own.
+/// True: each event of the kind is stored as a table of its own; false: as a row of columns.
 template <typename Kind>
 inline constexpr bool kIsTable = kColumns<Kind>.how[0] == Stored::kField;
 

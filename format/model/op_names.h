@@ -1,6 +1,6 @@
 #pragma once
 /// @file op_names.h
-/// What the observer's names of ops and slots say of one another.
+/// Relations between the observer's names of ops and slots.
 ///
 /// Place:    the observer gives the names (calls/ops.py); findings and the diff read them.
 /// Threads:  pure functions.

@@ -87,7 +87,7 @@ struct Stats {
   double mean = 0;  ///< sum / finite
   double std = 0;   ///< population standard deviation
   uint64_t hash = 0;
-  Sketch sketch{};  ///< of float tensors of more than kMaxWhole elements
+  Sketch sketch{};  ///< set for float tensors of more than kMaxWhole elements
   constexpr bool operator==(const Stats&) const = default;
   /// The numbers that a device or the CPU computes, in the order of their columns.
   static constexpr void fields(auto& e, const auto& visit) {

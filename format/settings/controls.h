@@ -16,7 +16,7 @@ namespace convtrace::settings {
 
 struct LoadedControls {
   Settings settings;
-  std::vector<Rule> rules;  ///< of all ranks; empty if there are problems
+  std::vector<Rule> rules;  ///< rules for all ranks; empty if there are problems
   std::vector<std::string> problems;
   std::vector<std::string> warnings;  ///< about settings without effect; same form as problems
 };

@@ -49,7 +49,7 @@ class RuleBook {
   /// @return the rules whose scope pattern matches, whatever their kernel pattern.
   [[nodiscard]] const Matching& of_scope(uint32_t id, std::string_view name);
 
-  /// Whether `rule` has no scope pattern, or one that matches.
+  /// @return whether `rule` has no scope pattern, or one that matches.
   [[nodiscard]] bool in_scope(const Rule& rule, uint32_t id, std::string_view name);
 
   /// Counts that `rule`, which belongs to this book, had a value taken or a finding suppressed.

@@ -27,7 +27,7 @@ struct Rule {
   std::optional<Pattern> scope;
   StepSet steps;
   StepSet ranks;
-  /// What is captured of the operands that the rule names; unset: statistics. A rule that names no
+  /// Capture level of the operands that the rule names; unset: statistics. A rule that names no
   /// operand applies to everything that the kernel writes.
   std::optional<format::Capture> capture;
   bool outputs_auto = false;

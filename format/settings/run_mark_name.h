@@ -5,7 +5,7 @@
 #define CONVTRACE_FORMAT_SETTINGS_RUN_MARK_NAME_H
 
 #define CONVTRACE_RUN_MARK_NAME "convtrace-run"
-/// What a link of /proc/PID/fd to it says.
+/// Target of a link in /proc/PID/fd that leads to it.
 #define CONVTRACE_RUN_MARK_LINK "/memfd:" CONVTRACE_RUN_MARK_NAME " (deleted)"
 
 #endif

@@ -28,7 +28,7 @@ enum class Mode : uint8_t { kOff, kLaunches, kHash, kStats, kSnapshot };
 enum class CpuAlloc : uint8_t { kAuto, kOn, kOff };
 enum class Compiled : uint8_t { kOff, kCalls, kAll };
 enum class Stacks : uint8_t { kFindings, kAll, kNone };
-/// What to do with a value that is to be stored when there is no memory for it.
+/// Treatment of a value that is to be stored when there is no memory for it.
 enum class WhenFull : uint8_t { kDegrade, kBlock, kDrop };
 
 struct Settings {
@@ -97,8 +97,8 @@ struct SettingSpec {
 /// and, at the end, what it contains; the command's own process prints why there is none.
 inline constexpr std::string_view kAnnounceName = "CONVTRACE_RUN";
 
-/// Whether a name that begins with CONVTRACE_ is used between parts of convtrace, and so is no
-/// mistake of the user.
+/// @return whether a name that begins with CONVTRACE_ is used between parts of convtrace, and so is
+/// no mistake of the user.
 [[nodiscard]] bool is_internal_name(std::string_view name);
 
 /// The settings that were given, by variable, with their place: "rules.toml:3: " for a file, else

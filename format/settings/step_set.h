@@ -19,11 +19,11 @@ class StepSet {
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
-  /// Whether the set is written as `all`.
+  /// @return whether the set contains all numbers.
   [[nodiscard]] bool is_all() const { return steps_text() == "all"; }
   /// @return the smallest number in the set.
   [[nodiscard]] uint32_t first() const;
-  /// Whether the set contains a number below `limit`.
+  /// @return whether the set contains a number below `limit`.
   [[nodiscard]] bool any_below(uint32_t limit) const;
 
   /// @return kInvalidArgument (detail: position of the first bad character).

@@ -52,9 +52,9 @@ struct ElementForm {
 /// One part of a value.
 struct BlobHeader {
   ContentId content;
-  uint64_t offset = 0;     ///< of the part within the value
+  uint64_t offset = 0;     ///< bytes from the begin of the value to the part
   uint64_t checksum = 0;   ///< checksum64 of the part as it was in memory
-  uint64_t base_hash = 0;  ///< of the value of equal length whose part this one was XORed with
+  uint64_t base_hash = 0;  ///< hash of the value of equal length whose part this one was XORed with
   uint32_t part_bytes = 0;
   ElementForm form;
   uint8_t depth = 0;  ///< 0: no base; else one more than the base's

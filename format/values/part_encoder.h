@@ -22,7 +22,7 @@ namespace convtrace::format {
 struct BasePart {
   Bytes bytes;  ///< empty: none
   uint64_t hash = 0;
-  uint8_t depth = 0;  ///< of the base itself
+  uint8_t depth = 0;  ///< BlobHeader::depth of the base itself
 };
 
 class PartEncoder {

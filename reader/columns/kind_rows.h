@@ -41,8 +41,8 @@ struct Enums {
   }
 };
 
-/// Whether the ids in the list of a kind belong to fields of the same names in its table, since
-/// fields are read by their ids.
+/// @return whether the ids in the list of a kind belong to fields of the same names in its table.
+/// Fields are read by their ids.
 template <typename Kind, typename Table>
 constexpr bool agrees_with_schema() {
   bool agrees = true;

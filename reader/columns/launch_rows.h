@@ -66,7 +66,7 @@ class LaunchRows {
   std::vector<format::Operand> shapes_;  ///< operands of the signatures, without addresses
   /// By launch: index in operands_; the last entry is the end.
   std::vector<uint32_t> first_operands_;
-  std::vector<format::Operand> operands_;  ///< of all launches, with spare capacity
+  std::vector<format::Operand> operands_;  ///< operands of all launches, with spare capacity
   /// By operand: its generation differs from that in the similar launch.
   std::vector<uint8_t> moved_;
   PackedColumn address_, generation_, offset_;

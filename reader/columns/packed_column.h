@@ -104,7 +104,7 @@ class PackedColumn {
   size_t row_count_ = 0;
   const uint8_t* bitmap_ = nullptr;  ///< null: all rows are stored
   const uint8_t* planes_ = nullptr;
-  size_t count_ = 0;   ///< of stored values
+  size_t count_ = 0;   ///< number of stored values
   size_t width_ = 0;   ///< bytes of a value
   size_t next_ = 0;    ///< index of the value to return next
   size_t block_ = 0;   ///< row that read() returns next

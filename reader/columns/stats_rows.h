@@ -76,7 +76,7 @@ class StatsRows {
   std::vector<Signature> signatures_;
   std::vector<uint64_t> shapes_;
   VaryingOf<format::TensorStats> varying_;
-  std::vector<float> buckets_;  ///< of all records with a sketch
+  std::vector<float> buckets_;  ///< buckets of all records with a sketch
   size_t next_bucket_ = 0;
   FlatColumn<uint64_t> hash_, range_hashes_, pad_rows_;
   FlatColumn<uint8_t> samples_, leading_;

@@ -19,7 +19,7 @@ class PackedColumn {
  public:
   /// @param row  greater than in the call before; rows without a call are zero.
   void put(size_t row, uint64_t value) {
-    // Whether a prediction is correct is random for the processor, so there is no branch on it.
+    // Without a branch on `value`: the processor could not predict it.
     if (stored_ == entries_.size()) grow();
     entries_[stored_] = {value, static_cast<uint32_t>(row)};
     stored_ += value != 0 ? 1 : 0;

@@ -29,8 +29,8 @@ struct StepSums {
   uint32_t step = kNoStep;
   uint64_t launches = 0;  ///< number of Launch events
   uint64_t values = 0;    ///< number of TensorStats
-  uint64_t key_sum = 0;   ///< of the stable keys of both
-  /// Of (stable key, hash) of TensorStats, and of facts except locations.
+  uint64_t key_sum = 0;   ///< sum of the stable keys of both
+  /// Sum over (stable key, hash) of each TensorStats, and over facts except locations.
   uint64_t value_sum = 0;
   constexpr bool operator==(const StepSums&) const = default;
 };
