@@ -86,7 +86,7 @@ std::string cross_stream(const MemoryFinding& finding, const format::Definitions
          "that stream before the tensor is freed.";
 }
 
-/// What happened to the memory after its free.
+/// @return the sentence part about the memory's fate since its free.
 std::string since(const MemoryFinding& finding) {
   const std::string was = std::to_string(finding.made.id.generation);
   if (finding.generation == 0) return " (generation " + was + "), and nobody owns it now";

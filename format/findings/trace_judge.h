@@ -38,7 +38,7 @@ class TraceJudge {
         overwritten_(definitions),
         flights_(definitions) {}
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return MemoryJudge::judges(kind) || AliasJudge::judges(kind) || OpValues::judges(kind) ||
            Overwritten::judges(kind) || FlightJudge::judges(kind);

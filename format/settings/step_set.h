@@ -19,7 +19,7 @@ class StepSet {
   StepSet() = default;
 
   [[nodiscard]] bool contains(uint32_t step) const;
-  /// @return whether the set contains all numbers.
+  /// @return whether the set is that of all numbers, spelled `all`.
   [[nodiscard]] bool is_all() const { return steps_text() == "all"; }
   /// @return the smallest number in the set.
   [[nodiscard]] uint32_t first() const;

@@ -1,12 +1,13 @@
 #pragma once
 /// @file exchanged.h
-/// Whether what ranks exchange between a backward pass and the optimizer lies over gradients by
+/// Finds gradients that a collective between the backward pass and the optimizer has overwritten by
 /// accident.
 ///
-/// A gradient that the optimizer takes was overwritten in a part by something that was received, and
-/// nothing else of it was sent or received since the backward pass, but by an all_reduce of all of it
-/// behind that. A reduction made by hand, of gradients or of a flat buffer, sends or receives all of
-/// each gradient; what was received before the backward pass may have been used up.
+/// Criterion: a receive has overwritten a part of a gradient that the optimizer takes, and since the
+/// backward pass no other part of it was sent or received, except by a later all_reduce of the whole
+/// gradient. A reduction written by hand, of gradients or of a flat buffer, is no finding: it sends or
+/// receives each gradient completely. Receives before the backward pass are not considered, because
+/// the program may be done with their values.
 ///
 /// Place:    flight_judge.h.
 /// Threads:  one.

@@ -1,6 +1,6 @@
 #pragma once
 /// @file flight_finding.h
-/// What was done to a tensor that a collective was using.
+/// A finding about a tensor that was used while a collective was using it.
 ///
 /// Threads:  plain values and pure functions.
 
@@ -14,19 +14,19 @@ namespace convtrace::judge {
 
 struct FlightFinding {
   format::FindingKind kind = format::FindingKind::kUsedBeforeWait;
-  format::EventHeader header;  ///< of the event that caused the finding; step: that of the use
-  format::Place place;         ///< of the use
-  format::StringId slot{};  ///< as which it was used; none: nothing but a changed count of writes
-  format::StringId user{};  ///< the tagged op that used it, or none: a module or an optimizer
+  format::EventHeader header;  ///< the header of the event that caused the finding; step: the use's
+  format::Place place;         ///< the place of the use
+  format::StringId slot{};     ///< slot of the use; none: only the count of writes shows the use
+  format::StringId user{};     ///< the tagged op that used it, or none: a module or an optimizer
   uint64_t address = 0;
   uint64_t bytes = 0;
   format::Op call{};        ///< the collective's tensor, when the call was made
   bool written = false;     ///< by the program; else it was read
   format::StackId until{};  ///< written: the program's line that waits; none: it never does
-  uint64_t whole = 0;     ///< receive-overlaps: bytes of the gradient that was received over, or 0
-  format::Op other{};     ///< receive-overlaps: the tensor of the earlier call
-  bool one_call = false;  ///< receive-overlaps: both are of one call, which is over
-  uint64_t occurrence = 1;  ///< of the same, including this one
+  uint64_t whole = 0;       ///< receive-overlaps: bytes of the overwritten gradient, or 0
+  format::Op other{};       ///< receive-overlaps: the tensor of the earlier call
+  bool one_call = false;    ///< receive-overlaps: both are of one call, which is over
+  uint64_t occurrence = 1;  ///< number of findings of the same kind and place, including this one
 };
 
 /// @return one paragraph for readers who do not know the manual.

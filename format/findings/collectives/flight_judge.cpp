@@ -17,9 +17,9 @@ bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
 
-/// Whether a record has memory of a collective's tensor, which is dense, as backends want it. The
-/// strides of a record are not known: only its first element certainly is its own, and that of one
-/// that fills its storage all are.
+/// @return whether a recorded tensor certainly shares memory with the collective's tensor `call`. That
+/// one is dense, as backends require. The strides of the recorded tensor are not known, so only its
+/// first element is certain to be its own, or all bytes if it fills its storage.
 bool takes(const format::Op& call, const format::ValueId& value, uint64_t address, uint64_t bytes) {
   if (bytes == 0) return false;
   const bool same_storage = value.storage != 0 && value.storage == call.value.storage;
@@ -65,7 +65,7 @@ void FlightJudge::on_call(const format::Op& event, Findings& findings) {
   any_ = true;
   Flight flight{.serial = ++last_, .call = event, .told = false, .changed = {}};
   for (Flight& other : flights_) {
-    // What two calls both send, and what one call sends and receives, is as it should be.
+    // Two calls may send the same memory.
     if (!event.written && !other.call.written) continue;
     if (!overlap(event.address, event.bytes, other.call.address, other.call.bytes)) continue;
     if (event.value.storage != other.call.value.storage &&

@@ -44,7 +44,7 @@ class FlightJudge {
   explicit FlightJudge(const format::Definitions& definitions)
       : definitions_(definitions), exchanged_(definitions) {}
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kUsedBeforeWait ||
            kind == format::FindingKind::kReceiveOverlaps;
@@ -60,7 +60,7 @@ class FlightJudge {
     bool told = false;                           ///< there is a finding about it
     std::optional<format::TensorStats> changed;  ///< first record of the tensor as it was written
   };
-  /// What a slot's name says of its record.
+  /// The meaning of a record, by the name of its slot.
   enum class Kind : uint8_t {
     kOther,
     kInput,
@@ -71,7 +71,7 @@ class FlightJudge {
     kNorm,
     kParameter
   };
-  /// What ends a use.
+  /// The event that ends a use.
   enum class End : uint8_t { kModule, kBackward, kOptimizer, kNone };
   /// A use that is under way.
   struct Use {

@@ -45,7 +45,7 @@ void LifeTable::Living::erase(uint64_t generation) {
 
 Life* LifeTable::begin(const format::Alloc& event, std::vector<Life>& before) {
   before.clear();
-  // Of memory of unknown size only the base is known.
+  // 0 bytes: the size is unknown, so only the base counts.
   const uint64_t bytes = std::max<uint64_t>(1, event.bytes);
   if (bytes > kMostBytes || event.address >= kAddressLimit - bytes || event.generation == 0) {
     return nullptr;

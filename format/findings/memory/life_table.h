@@ -26,7 +26,7 @@ namespace convtrace::judge {
 struct Life {
   static constexpr uint64_t kMask48 = (uint64_t{1} << 48) - 1;
   uint64_t base : 48 = 0;
-  uint64_t use_stream : 16 = 0;  ///< of its last use; before the first, of a former allocation's
+  uint64_t use_stream : 16 = 0;  ///< stream of the last use; while `inherited`: of the former one's
   uint64_t bytes : 48 = 0;
   uint64_t source : 4 = 0;
   uint64_t freed : 1 = 0;
@@ -36,8 +36,8 @@ struct Life {
   uint64_t has_blocks : 1 = 0;  ///< a driver's range in which a framework allocates blocks
   uint64_t generation : 48 = 0;
   uint64_t more_uses : 1 = 0;  ///< there are uses in other streams: LifeTable::more_uses()
-  uint32_t position = 0;       ///< of the use
-  uint32_t freed_in_step = 0;  ///< while `inherited`: of the former allocation
+  uint32_t position = 0;       ///< position of that use in its stream; 0: no use
+  uint32_t freed_in_step = 0;  ///< while `inherited`: step in which the former allocation was freed
 
   [[nodiscard]] uint64_t end() const { return base + bytes; }
   [[nodiscard]] bool holds(uint64_t address) const { return address - base < bytes; }

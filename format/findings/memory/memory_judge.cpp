@@ -18,9 +18,9 @@ bool is_pointer(const format::Operand& operand) {
   return operand.confidence <= Confidence::kPointerInterior;
 }
 
-/// Whether memory of this kind is gone after its free. Memory that the host had registered may
-/// still be read by a device that shares the host's page tables; imported memory belongs to another
-/// process.
+/// @return whether memory of this kind must not be used after its free. Not so for memory that the
+/// host had registered, which a device that shares the host's page tables may still read, and for
+/// imported memory, which belongs to another process.
 bool ends_with_its_free(MemorySource source) {
   return source == MemorySource::kDriver || source == MemorySource::kStreamOrdered ||
          source == MemorySource::kVirtual || source == MemorySource::kFramework;
@@ -134,7 +134,7 @@ void MemoryJudge::copied(uint64_t address, const format::Copy& event, Use use, T
   this->use(*life, use, finding, findings);
 }
 
-/// Whether all uses of the memory so far were in that stream: the usual case.
+/// @return whether all uses of the memory so far were in that stream: the usual case.
 bool MemoryJudge::goes_on(const Life& life, Use use) {
   return life.inherited == 0 && (life.use_stream == use.stream || life.position == 0);
 }
@@ -214,8 +214,8 @@ bool MemoryJudge::may_be_end(const format::Launch& event, uint64_t address, Laye
   });
 }
 
-/// Whether a framework keeps blocks of captured graphs there: replays use blocks that it calls
-/// freed.
+/// @return whether `address` is in a segment with blocks of captured graphs: replays use such blocks
+/// after the framework has reported their free.
 bool MemoryJudge::is_of_graphs(uint64_t address) {
   const Life* const segment = lives_.at(address, Layer::kDriver);
   return segment != nullptr && segment->freed == 0 && segment->of_graphs != 0;

@@ -39,7 +39,7 @@ struct MemoryFinding {
   /// The user of the address, if it is no kernel.
   enum class Taker : uint8_t { kKernel, kCopyDestination, kCopySource, kTensor };
   format::FindingKind kind = format::FindingKind::kUseAfterFree;
-  format::EventHeader header;  ///< of the event that caused the finding
+  format::EventHeader header;  ///< the header of the event that caused the finding
   format::Place place;
   format::KernelId kernel;
   Taker taker = Taker::kKernel;
@@ -48,15 +48,15 @@ struct MemoryFinding {
   bool block = false;  ///< memory of a framework, whose allocator keeps it and allocates it again
   uint64_t address = 0;
   uint64_t offset = 0;  ///< bytes from the base of the memory
-  uint64_t bytes = 0;   ///< of the memory
-  /// Of the memory: the one that was freed, or the one that was allocated again.
+  uint64_t bytes = 0;   ///< size of the memory
+  /// Generation of the memory that was freed, or of the one that was allocated in its place.
   uint64_t generation = 0;
   uint32_t freed_in_step = 0;
   uint64_t stream = 0;
   uint64_t other_stream = 0;  ///< cross-stream-reuse: the stream of the former use
   MadeValue made;             ///< stale-read: the value that was made there
-  uint64_t hash = 0;          ///< stale-read: of the present contents
-  format::StringId slot;      ///< stale-read: of the reader
+  uint64_t hash = 0;          ///< stale-read: hash of the present contents
+  format::StringId slot;      ///< stale-read: slot of the reader
   /// With CONVTRACE_STACKS=all: call stacks of the memory that was freed or allocated again, and of
   /// its user.
   format::StackId alloc_stack, free_stack, launch_stack;
@@ -68,7 +68,7 @@ class MemoryJudge {
  public:
   using Findings = std::vector<MemoryFinding>;
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kUseAfterFree ||
            kind == format::FindingKind::kCrossStreamReuse ||

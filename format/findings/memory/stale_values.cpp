@@ -18,7 +18,8 @@ MadeValue made_by(const format::TensorStats& event) {
           .hash = event.stats.hash};
 }
 
-/// Whether the two should be the same bytes at the same place.
+/// @return whether both records are of one version of one value at one address, so that their bytes
+/// should be equal.
 bool same_value(const MadeValue& made, const format::TensorStats& event) {
   return made.id.storage == event.value.storage && made.id.offset == event.value.offset &&
          made.id.version == event.value.version && made.address == event.address &&

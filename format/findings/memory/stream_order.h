@@ -52,9 +52,9 @@ class StreamOrder {
 
   void sync(const format::Sync& event);
 
-  /// Whether `use` is done before the next work of `slot` begins. @pre work(slot) was called.
+  /// @pre work(slot) was called. @return whether `use` is done before the next work of `slot` begins.
   [[nodiscard]] bool ordered(Use use, uint16_t slot) const;
-  /// Whether the host knows that `use` is done, so that it is done before all later work.
+  /// @return whether the host has waited for `use`, so that it precedes all later work.
   [[nodiscard]] bool done(Use use) const;
   /// The next work of `slot` comes after all present work of `other`.
   void follow(uint16_t slot, uint16_t other);

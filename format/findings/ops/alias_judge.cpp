@@ -131,7 +131,7 @@ void AliasJudge::add_watch(Watch watch) {
   watches_.push_back(std::move(watch));
 }
 
-/// Whether the owner of the output's memory is known.
+/// @return whether the owner of the memory of the storage `output` is known.
 bool AliasJudge::has_owner(uint64_t output) const {
   return std::ranges::any_of(watches_, [output](const Watch& watch) {
     return watch.output == output && watch.generation != 0;

@@ -37,7 +37,7 @@ class AliasJudge {
   static constexpr size_t kMaxWatches = 4096;
   static constexpr size_t kMostUnowned = 256;
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kFreedUnderOutput ||
            kind == format::FindingKind::kOutputAliasesInput;
@@ -54,8 +54,8 @@ class AliasJudge {
  private:
   struct Watch {
     uint64_t owner = 0, output = 0;  ///< storages
-    uint64_t base = 0, bytes = 0;    ///< of the owner
-    uint64_t generation = 0;         ///< of the allocation there; 0: its allocator does not report
+    uint64_t base = 0, bytes = 0;    ///< range of the owner
+    uint64_t generation = 0;         ///< the owner's allocation; 0: its allocator does not report
     bool frees_reported = false;
     bool freed = false;  ///< that allocation was freed
     uint64_t op_serial = 0;
@@ -101,7 +101,7 @@ class AliasJudge {
   std::unordered_map<uint32_t, std::vector<format::Op>> tensors_;  ///< by thread, of its current op
   std::vector<Watch> watches_;
   std::vector<Watch> unowned_;   ///< without an owner; oldest first
-  std::vector<Ground> grounds_;  ///< of unowned_, in its order
+  std::vector<Ground> grounds_;  ///< memory of each element of unowned_, in the same order
   std::vector<Pending> pending_;
   std::vector<OpFinding> unannounced_;  ///< warnings that wait for their stack
   uint64_t op_serial_ = 0;

@@ -14,7 +14,7 @@ uint64_t configuration_of(const format::Launch& e) {
   return sum;
 }
 
-/// Whether one of the pointers lies in the range.
+/// @return whether one of the pointers lies in the range.
 bool points_into(const std::vector<uint64_t>& addresses, uint64_t first, uint64_t bytes) {
   return std::ranges::any_of(addresses, [&](uint64_t one) { return one - first < bytes; });
 }

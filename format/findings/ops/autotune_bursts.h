@@ -30,7 +30,7 @@ class AutotuneBursts {
  public:
   explicit AutotuneBursts(const format::Definitions& definitions) : definitions_(definitions) {}
 
-  /// Whether any op is running. Launches outside of ops are ignored.
+  /// @return whether any op is running. Launches outside of ops are ignored.
   [[nodiscard]] bool in_op() const { return open_.any(); }
   void on(const format::Launch& event);
   /// @return a burst of an earlier call, if this call shows at its end that it was one.
@@ -47,19 +47,19 @@ class AutotuneBursts {
   static constexpr uint64_t kFewestLaunches = 4;
   struct Burst {
     format::KernelId kernel;          ///< the first one that was launched
-    std::vector<uint64_t> addresses;  ///< of the pointer parameters
-    uint64_t configuration = 0;       ///< of the first launch
+    std::vector<uint64_t> addresses;  ///< values of the pointer parameters
+    uint64_t configuration = 0;       ///< hash of the first launch's configuration
     uint64_t launches = 0;
     bool tried = false;  ///< in several configurations
     /// Set when its op has ended:
     format::EventHeader header;
     format::Place place;
-    format::StringId slot;  ///< of an input in that memory which the op writes
+    format::StringId slot;  ///< slot of an input that the op writes and the pointers point into
     format::ValueId value;
     uint64_t address = 0, bytes = 0;
   };
   using Families = std::unordered_map<uint32_t, Burst>;          ///< by name id
-  using Target = std::pair<format::StringId, format::StringId>;  ///< of an op and a scope
+  using Target = std::pair<format::StringId, format::StringId>;  ///< op and scope
   struct OpenOp {
     Families families;
     std::vector<format::Op> written;

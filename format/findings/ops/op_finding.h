@@ -11,7 +11,7 @@ namespace convtrace::judge {
 
 struct OpFinding {
   format::FindingKind kind = format::FindingKind::kOutputAliasesInput;
-  format::EventHeader header;  ///< of the event that caused the finding; step: that of the op
+  format::EventHeader header;  ///< the header of the event that caused the finding; step: the op's
   format::Place place;
   format::StringId op;
   format::StringId slot{};   ///< the output; for mutations the input

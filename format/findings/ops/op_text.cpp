@@ -45,7 +45,7 @@ std::string repeated(const OpFinding& finding) {
          " of the same in this scope; of further ones only every power of two is told.";
 }
 
-/// What happened to the freed memory before the finding.
+/// @return the sentence about the use of the freed memory since its free.
 std::string overwriter(const OpFinding& finding, const std::string& output) {
   if (finding.given_to == 0)
     return "The next allocation can be given the same bytes and overwrite " + output;

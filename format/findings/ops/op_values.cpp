@@ -35,8 +35,9 @@ constexpr size_t kMostBuffers = 256;
 constexpr uint64_t kLeastElements = 4;
 constexpr double kSameFactor = 1e-5;
 
-/// Whether all elements of a tensor, which has several numbers, were multiplied by one. An average to
-/// which something is added changes its elements by unlike factors.
+/// @return whether all elements of a tensor were multiplied by one factor. False for a tensor whose
+/// elements all have one magnitude, which shows nothing. The update of an average, which also adds to
+/// it, changes its elements by different factors.
 bool is_multiplied(const format::Stats& before, const format::Stats& after) {
   const auto size = [](const auto& number) { return std::abs(number.as_f64()); };
   if (before.count < kLeastElements || before.finite != before.count ||

@@ -40,7 +40,7 @@ class OpValues {
   explicit OpValues(const format::Definitions& definitions)
       : bursts_(definitions), roles_(definitions) {}
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kInputMutated ||
            kind == format::FindingKind::kAutotuneMutation ||

@@ -65,8 +65,9 @@ void Overwritten::given(const format::TensorStats& event) {
   if (known && is_around(event, made)) suspect(event, made);
 }
 
-/// Whether a module gives what its own op has made: its code and its hooks alone came in between. Of a
-/// module inside, compiled code may have used the memory again.
+/// @return whether `event` is the output of the module whose own op has made it, so that only the
+/// module's code and hooks ran in between. The output of an inner module does not count: compiled code
+/// may have reused its memory.
 bool Overwritten::is_around(const format::TensorStats& event, const Seen& made) const {
   return !event.op && made.op && made.given && made.place.scope == event.place.scope &&
          made.place.call == event.place.call;
@@ -134,15 +135,17 @@ void Overwritten::shared(const format::TensorStats& event, SlotRole role, Findin
   suspected_.erase(found);
 }
 
-/// What a buffer was when an op first saved it in a step: an average goes on from where it was left.
+/// Notes a buffer's bytes when an op first saves it in a step. A running average does not begin two
+/// steps with the same bytes.
 void Overwritten::begin_step(const format::TensorStats& buffer) {
   const auto [begun, known] = begun_.get(key_of_memory(buffer));
   if (known && begun.step == buffer.header.step) return;
   begun = {buffer.header.step, buffer.stats.hash, known && begun.hash == buffer.stats.hash};
 }
 
-/// Whether a buffer that an op has saved is as the op took it, and no statistics: kernels of
-/// normalizations write these past PyTorch's count, and a backward in training does not read them.
+/// @return whether a buffer that an op has saved still has the bytes that the op took, and holds no
+/// running statistics. Kernels of normalizations write those without PyTorch's count, and a backward
+/// in training does not read them.
 bool Overwritten::is_read_only(const format::TensorStats& buffer) const {
   const Seen* const taken = values_.find(key_of_value(buffer));
   return taken != nullptr && taken->hash == buffer.stats.hash &&
@@ -184,8 +187,9 @@ void Overwritten::suspect(const format::TensorStats& event, const Seen& made) {
   suspected_.emplace(key_of_output(made.op, made.place, made.slot), finding_of(event, made));
 }
 
-/// Of an output: it has a part in the backward pass. Between a module's record and that of the op whose
-/// output is the module's, hooks alone can have written the gradient.
+/// Takes the gradient of an output, which proves that the output takes part in the backward pass: a
+/// suspicion about it is reported. Between the record of a module and that of the op that made the
+/// module's output only hooks can have written the gradient.
 void Overwritten::gradient(const format::TensorStats& event, Findings& findings) {
   const auto [come, known] = came_.get(key_in_call(event));
   if (!event.op) {
@@ -236,12 +240,12 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   return finding;
 }
 
-/// Of a gradient that an op's backward takes in one call of a module.
+/// @return the key of a gradient that the backward of an op takes in one call of a module.
 uint64_t Overwritten::key_of_shared(const format::TensorStats& event) const {
   return mix(mix(key_in_call(event), event.op.value), 1);
 }
 
-/// Of a value in one call of a module.
+/// @return the key of a value in one call of a module.
 uint64_t Overwritten::key_in_call(const format::TensorStats& event) const {
   return mix(key_of_call({}, event.place), key_of_value(event));
 }
@@ -253,7 +257,7 @@ uint64_t Overwritten::key_of_call(format::StringId op, const format::Place& plac
   return mix(mix(hash, place.scope.value), place.call);
 }
 
-/// Equal for output:I and grad_output:I of one call.
+/// @return a key that is equal for output:I and grad_output:I of one call.
 uint64_t Overwritten::key_of_output(format::StringId op, const format::Place& place,
                                     format::StringId slot) const {
   const std::string_view text = definitions_.text(slot);

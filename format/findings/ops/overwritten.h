@@ -3,27 +3,27 @@
 /// Judges whether a tensor that is still needed was overwritten by something that PyTorch does not
 /// count (a kernel through a raw pointer): takes events, makes findings of the kind overwritten.
 ///
-/// - What an op keeps for its backward (slots saved:I, ctx:NAME) is recorded when its forward has
-///   returned and before its backward runs. One storage, place and number of in-place writes, and
-///   other bytes: its backward reads what somebody else has written. Of a buffer of the module a hint,
-///   unless the steps begin with the same bytes in it: an average goes on from step to step.
-/// - What the code of a backward reads of an object that outlives the call, and each forward makes anew
-///   (slot state:NAME): another tensor of its size is there, with what the forward of a later call has
-///   put there. A hint where the memory is the same (a scratch buffer).
-/// - An output that a module or an op gave in the forward pass, and that the next reader of the same
-///   step finds changed, or the module whose op made it (a hook). It is told when the
-///   output's gradient comes, which proves that the output is a part of the graph; memory that a
-///   program uses as it likes has none.
-/// - The gradient of a module's output, which is other bytes when the backward of the op that made that
-///   output takes it (a hook), while others hold its memory.
-/// - What a node of torch's own has saved of a module's input or output, or of what
-///   its own products take (slots needed:NAME): before the node runs, it is held against the record of
-///   that call, or against what was saved when it was left.
-/// - Data in memory that a loader or NumPy owns (slots lent:NAME), which is another one when the
-///   backward pass begins.
+/// - Tensors that an op keeps for its backward (slots saved:I, ctx:NAME): recorded when its forward has
+///   returned and again before its backward runs. If storage, place and number of in-place writes are
+///   the same and the bytes differ, something else has written them. For a buffer of the module this is
+///   a hint, unless the steps begin with the same bytes in it: a running average changes in each step.
+/// - Tensors that the code of a backward reads from an object that outlives the call, and that each
+///   forward makes anew (slot state:NAME): the object then holds another tensor of that size, from the
+///   forward of a later call. A hint where the memory is the same (a scratch buffer).
+/// - An output of a module or an op in the forward pass which the next reader of the same step, or the
+///   module whose op made it, finds changed (a hook). It is reported when the output's gradient comes,
+///   which proves that the output is a part of the graph; memory that a program reuses on purpose has
+///   no gradient.
+/// - The gradient of a module's output, if its bytes differ when the backward of the op that made that
+///   output takes it (a hook) while others hold its memory.
+/// - Tensors that a node of torch's own has saved from a module's input or output, or from the operands
+///   of its own products (slots needed:NAME): before the node runs they are compared with the record of
+///   that call, or with the record made when the module was left.
+/// - Data in memory that a loader or NumPy owns (slots lent:NAME), if it differs when the backward pass
+///   begins.
 ///
-/// The finding names who wrote, where the first record of the bytes that the victim found is a
-/// result in that memory, or what an op left of its operand; else the victim.
+/// The finding names the writer, if the first record of the bytes that the victim found is a result in
+/// that memory or an operand after an op; else it names the victim.
 ///
 /// Place:    used by trace_judge.h.
 /// Threads:  one.
@@ -53,7 +53,7 @@ class Overwritten {
   explicit Overwritten(const format::Definitions& definitions)
       : definitions_(definitions), roles_(definitions) {}
 
-  /// Whether this class makes findings of that kind.
+  /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
     return kind == format::FindingKind::kOverwritten;
   }
@@ -72,7 +72,7 @@ class Overwritten {
     uint64_t collectives = 0;  ///< before it: PyTorch does not count what they write
   };
 
-  /// Of a buffer. `alike`: two steps running began with the same bytes in it.
+  /// A buffer at the begin of a step. `alike`: two steps in a row began with the same bytes in it.
   struct Begun {
     uint32_t step = 0;
     uint64_t hash = 0;
@@ -103,12 +103,13 @@ class Overwritten {
   const format::Definitions& definitions_;
   SlotRoles roles_;
   uint64_t collectives_ = 0;
-  /// Behind the forward: by op, module call, slot and value; of a module by call and value.
+  /// Records made when a forward ended: by op, module call, slot and value; a module's by call and
+  /// value.
   Recent<Seen> kept_;
-  Recent<Seen> values_;            ///< of the forward pass: the last record of each value
-  Recent<Seen> came_;              ///< of the backward pass: by call of a module and value
+  Recent<Seen> values_;            ///< forward pass: the last record of each value
+  Recent<Seen> came_;              ///< backward pass: the last record by module call and value
   Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
-  Recent<Begun> begun_;            ///< of buffers that ops save, by memory
+  Recent<Begun> begun_;            ///< buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
   using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;

@@ -57,8 +57,8 @@ void each_shared(const format::Op& end, std::span<const format::Op> tensors, Fou
   }
 }
 
-/// Whether an output may lie in memory that belongs to none of the inputs: its allocator reports
-/// and does not know it (memory of another library, or freed before the op returned), or its
+/// @return whether an output may lie in memory that belongs to none of the inputs: its allocator
+/// reports and does not know the memory (another library's, or freed before the op returned), or its
 /// storage cannot be resized.
 [[nodiscard]] inline bool is_unowned(const format::Op& output,
                                      std::span<const format::Op> tensors) {

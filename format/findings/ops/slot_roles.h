@@ -12,32 +12,25 @@
 
 namespace convtrace::judge {
 
-/// kTaken: as it was before the op. kLeft: the same behind it; kLeftShared: and somebody else holds
-/// its memory. kKept: for the backward, by save_for_backward; kKeptLeaf: a leaf that no gradient goes
-/// to, perhaps state that the backward does not read; kKeptBuffer: a buffer of the module;
-/// kKeptOfCtx: as an attribute of ctx. kState: what the backward reads of an object that outlives
-/// the call, and each forward makes anew. kLeftBuffer: a buffer behind the backward; kLeftCounted: one that
-/// PyTorch saw it write. kLent: data in memory of somebody else, when the backward pass begins. kNeeded:
-/// what a node of torch's own has saved, before it runs. kRunning: running statistics of a module.
 enum class SlotRole : uint8_t {
   kNone,
-  kTaken,
-  kLeft,
-  kLeftShared,
-  kLeftBuffer,
-  kLeftCounted,
-  kGiven,
-  kKept,
-  kKeptLeaf,
-  kKeptBuffer,
-  kKeptOfCtx,
-  kState,
-  kLent,
-  kNeeded,
-  kRunning
+  kTaken,        ///< an operand before the op
+  kLeft,         ///< an operand after the op
+  kLeftShared,   ///< an operand after the op, whose memory others hold as well
+  kLeftBuffer,   ///< a buffer after the backward
+  kLeftCounted,  ///< a buffer after the backward, whose write PyTorch has counted
+  kGiven,        ///< a result
+  kKept,         ///< kept for the backward by save_for_backward
+  kKeptLeaf,     ///< a kept leaf without gradient, perhaps state that the backward does not read
+  kKeptBuffer,   ///< a kept buffer of the module
+  kKeptOfCtx,    ///< kept as an attribute of ctx
+  kState,        ///< made anew by each forward in an object that outlives it, read by the backward
+  kLent,         ///< data in memory of another owner, when the backward pass begins
+  kNeeded,       ///< saved by a node of torch's own, before that node runs
+  kRunning       ///< running statistics of a module
 };
 
-/// Whether a record is what an op left of an operand.
+/// @return whether a record in this slot is of an operand after the op.
 [[nodiscard]] constexpr bool is_left(SlotRole role) {
   return role == SlotRole::kLeft || role == SlotRole::kLeftShared ||
          role == SlotRole::kLeftBuffer || role == SlotRole::kLeftCounted;
