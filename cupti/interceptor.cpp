@@ -98,8 +98,8 @@ format::SampleOutcome submit_in(CudaState& state, CUcontext context, std::span<D
   return done;
 }
 
-/// Of the current context, since a launch in another one may wait for what this thread is to do. Where
-/// no launch is allowed, values wait on.
+/// Folds the waiting values of the current context only: a launch in another context may wait for work
+/// that this thread is to enqueue. Where no launch is allowed, the values continue to wait.
 void fold_current(CudaState& state) noexcept {
   try {
     CUcontext const context = state.current_context().context;

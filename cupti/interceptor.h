@@ -27,7 +27,7 @@
 
 namespace convtrace::cupti {
 
-/// Whether the first request in a context waits for the context's preparation.
+/// kPreparation: the first request in a context waits until the context is prepared.
 enum class Patience : uint8_t { kNone, kPreparation };
 
 class Interceptor {

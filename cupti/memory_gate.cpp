@@ -7,7 +7,7 @@
 namespace convtrace::cupti {
 namespace {
 
-/// Whether convtrace may launch on a stream of the current context.
+/// @return whether convtrace may launch on a stream of the current context.
 bool may_fill(CudaState& state, CUstream stream) {
   return can_launch(state, state.current_context().context, effective_stream(stream, false)) ==
          format::SampleOutcome::kSampled;

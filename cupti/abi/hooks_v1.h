@@ -32,9 +32,8 @@ enum convtrace_launch_call {
 /// Makes the driver's launch call with the parameters of that struct. @return its CUresult.
 typedef int (*convtrace_launch_fn)(const void* params);
 
-/// What happens to graphs and to streams that are captured into one. The comment beside each kind
-/// names the arguments `exec`, `object` and `params`, in this order; those that it does not name
-/// are null.
+/// Calls that concern graphs, and streams that are captured into one. The comment beside each kind
+/// names the arguments `exec`, `object` and `params`, in this order; the others are null.
 enum convtrace_graph_call {
   CONVTRACE_GRAPH_INSTANTIATED = 0, /* CUgraphExec, CUgraph */
   CONVTRACE_GRAPH_UPDATED = 1,      /* CUgraphExec, CUgraph */
@@ -51,8 +50,8 @@ enum convtrace_graph_call {
 
 typedef int (*convtrace_cuMemFree_fn)(uint64_t address);
 
-/// What happens to memory of the driver. Reported only where CONVTRACE_POISON or
-/// CONVTRACE_QUARANTINE is on.
+/// Calls that concern the driver's memory, reported only with CONVTRACE_POISON or
+/// CONVTRACE_QUARANTINE.
 enum convtrace_memory_call {
   CONVTRACE_MEMORY_GIVEN = 0,          /* address, bytes: cuMemAlloc succeeded */
   CONVTRACE_MEMORY_GIVEN_IN_ORDER = 1, /* address, bytes, stream: a stream-ordered allocation */
@@ -64,8 +63,8 @@ enum convtrace_memory_call {
   CONVTRACE_MEMORY_GREW = 7     /* memory of another kind was given */
 };
 
-/// What a function of NCCL does. Collectives and transfers come first; the comment beside each of
-/// the others names the members of convtrace_nccl_call that it has.
+/// Kinds of NCCL's functions. Collectives and transfers come first; the comment beside each of the
+/// others names the members of convtrace_nccl_call that are set for it.
 enum convtrace_nccl_kind {
   CONVTRACE_NCCL_ALL_REDUCE = 0,
   CONVTRACE_NCCL_BROADCAST = 1,

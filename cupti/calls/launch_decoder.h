@@ -17,7 +17,7 @@ namespace convtrace::cupti {
 
 struct LaunchInfo {
   CUfunction function = nullptr;  ///< may be a CUkernel cast to CUfunction; null: a graph
-  CUgraphExec graph = nullptr;    ///< of a graph launch
+  CUgraphExec graph = nullptr;    ///< the graph of a graph launch; else null
   uint32_t grid[3] = {0, 0, 0};
   uint32_t block[3] = {0, 0, 0};
   uint32_t shared_bytes = 0;

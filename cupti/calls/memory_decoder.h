@@ -39,7 +39,7 @@ struct MemoryChange {
   uint64_t bytes = 0;   ///< kAlloc: 0 means that the call does not say; kFree: 0
   uint64_t source = 0;  ///< kCopy, kAlias: address; kSet: the value
   CUstream stream = nullptr;
-  uint64_t handle = 0;  ///< of physical memory: kCreate, kRetain, kRelease, and kAlloc that maps it
+  uint64_t handle = 0;  ///< kCreate, kRetain, kRelease, kAlloc that maps: the physical memory
   std::optional<format::Device> device = std::nullopt;  ///< set where the call names it
   /// If an end of the copy is host memory, the call waits for all earlier work of the stream.
   bool may_wait = false;

@@ -18,9 +18,9 @@ namespace convtrace::cupti {
 struct SyncChange {
   format::SyncKind kind = format::SyncKind::kEventRecord;
   CUstream stream = nullptr;
-  /// Null: the work is ordered by something else than an event, which is not known.
+  /// Null: something other than a known event orders the work.
   CUevent event = nullptr;
-  uint32_t flags = 0;           ///< of a creation
+  uint32_t flags = 0;           ///< kStreamCreate: the stream's flags
   CUcontext context = nullptr;  ///< as the call names it; null: the current one
 };
 

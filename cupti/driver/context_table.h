@@ -58,8 +58,8 @@ class ContextTable {
     return contexts_.emplace(context, Entry{device, id}).second;
   }
 
-  /// Whether the handle belongs to a known context with another id. Stores `id` for a context whose
-  /// id was not known.
+  /// @return whether the handle belongs to a known context with another id. Stores `id` for a context
+  /// whose id was not known.
   [[nodiscard]] bool is_another(CUcontext context, uint64_t id) {
     const Lock lock(mutex_);
     const auto it = contexts_.find(context);

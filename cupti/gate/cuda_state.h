@@ -73,7 +73,7 @@ struct CudaState {
   /// current context; 0: not asked for, or not known.
   uint64_t replace_former(CUcontext current);
 
-  /// Whether `stream` is being captured: work on it is recorded into a graph and does not run.
+  /// @return whether `stream` is being captured: work on it is recorded into a graph and does not run.
   [[nodiscard]] bool is_capturing(CUstream stream) const noexcept;
 
   const InterceptorOptions options;

@@ -1,7 +1,7 @@
 #pragma once
 /// @file gate.h
-/// What happens around a launch that passes a wrapper of the driver's launch functions: the launch
-/// is decoded, the driver is called, and statistics are queued before and after that call.
+/// Processes a launch that passes a wrapper of the driver's launch functions: decodes it, calls the
+/// driver, and queues statistics before and after that call.
 ///
 /// Place:    interceptor.cpp calls it for each wrapper; CUPTI callbacks report to it what they see
 ///           of the same call.
@@ -62,10 +62,10 @@ class Gate {
     return result;
   }
 
-  /// Whether the calling thread is inside around() with a launch of the program.
+  /// @return whether the calling thread is inside around() with a launch of the program.
   [[nodiscard]] bool inside() const noexcept { return pass_ != nullptr; }
 
-  /// Whether CUPTI did not report the last launch of the calling thread.
+  /// @return whether CUPTI failed to report the last launch of the calling thread.
   [[nodiscard]] static bool cupti_is_silent() noexcept { return silent_ != 0; }
 
   /// Called when CUPTI reports the launch that the gate is processing; counts it if the two differ.
@@ -83,7 +83,7 @@ class Gate {
     const LaunchInfo* launch = nullptr;  ///< null when before() failed: nothing is recorded
     format::Launch event;                ///< its operands lie in `storage`
     Position position;
-    std::optional<LaunchCapture> values;  ///< what is recorded of its operands
+    std::optional<LaunchCapture> values;  ///< records its operands; empty: no values are wanted
     std::shared_ptr<ExecutableGraph> graph;
     CUcontext context = nullptr;
     Pass* next = nullptr;  ///< the next launch of the same call

@@ -23,9 +23,9 @@ namespace convtrace::cupti {
 [[nodiscard]] format::SampleOutcome can_launch(const CudaState& state, CUcontext context,
                                                CUstream stream) noexcept;
 
-/// Whether a kernel on `device` may read this memory. A kernel of the program may get any address
-/// that it does not use, so being an operand proves nothing. Memory of another device may not be
-/// mapped, unregistered host memory is not, and memory behind a multicast address cannot be read.
+/// @return whether a kernel on `device` may read this memory. A kernel of the program may be passed an
+/// address that it does not use, so being an operand proves nothing. Memory of another device may not
+/// be mapped, unregistered host memory is not, and memory behind a multicast address cannot be read.
 [[nodiscard]] bool is_readable(const MemoryRange& range, uint8_t device) noexcept;
 
 class LaunchCapture {
@@ -91,7 +91,7 @@ class LaunchCapture {
 
   CudaState& state_;
   const Position position_;
-  format::Place place_;  ///< of what collect() collects
+  format::Place place_;  ///< place of the values that collect() requests
   const uint8_t device_;
   const bool elsewhere_;
   bool asked_ = false;

@@ -36,13 +36,13 @@ struct InterceptorOptions {
   /// Called once, when the program uses its first context and cuInit has returned, possibly inside
   /// a CUPTI callback; null: not wanted.
   void (*note_context)() noexcept = nullptr;
-  settings::RuleBook* rules = nullptr;  ///< of this rank; outlives the interceptor
+  settings::RuleBook* rules = nullptr;  ///< rules of this rank; outlives the interceptor
   std::string cupti_path;               ///< CONVTRACE_CUPTI or empty
   bool record_launches = true;          ///< false below mode `launches`
-  bool compute_values = true;  ///< false below mode `hash`: no context is prepared for statistics
-  uint32_t samples = 8;        ///< of values for which no rule says another number
-  bool poison = false;         ///< see quarantine.h, as the next
-  bool quarantine = false;
+  bool compute_values = true;   ///< false below mode `hash`: no context is prepared for statistics
+  uint32_t samples = 8;         ///< elements sampled of a value, unless a rule gives a number
+  bool poison = false;          ///< see quarantine.h
+  bool quarantine = false;      ///< see quarantine.h
   ValueSink* values = nullptr;  ///< null: no value is stored whole; outlives the interceptor
   /// Device memory of each context for values that wait for their copy to the host.
   uint64_t value_bytes = 0;

@@ -102,7 +102,7 @@ class GraphTable {
   mutable SharedMutex mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<ExecutableGraph>> execs_
       CONVTRACE_GUARDED_BY(mutex_);
-  /// Of graphs that live: where their nodes were captured.
+  /// For each graph that exists: the places where its nodes were captured.
   std::unordered_map<CUgraph, std::unordered_map<CUgraphNode, format::Place>> places_
       CONVTRACE_GUARDED_BY(mutex_);
 };

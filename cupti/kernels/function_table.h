@@ -34,7 +34,7 @@ struct FunctionInfo {
   const void* handle = nullptr;
   format::KernelId kernel;
   std::vector<ParamLayout> params;
-  std::vector<ParamWord> words;                      ///< of the parameters
+  std::vector<ParamWord> words;                      ///< words of the parameters
   std::shared_ptr<const KernelSignature> signature;  ///< null: names and types are not known
   settings::RuleBook::Matching rules;
   std::shared_ptr<OutputLearner> outputs;  ///< null: no rule wants them found
@@ -90,7 +90,7 @@ class FunctionTable {
   using Recent = std::array<std::atomic<const FunctionInfo*>, 1024>;
   std::atomic<const FunctionInfo*>& recent(const void* handle);
 
-  /// What the driver says of a handle.
+  /// The driver's answers about a handle.
   struct Facts {
     std::string name;
     std::vector<ParamLayout> params;

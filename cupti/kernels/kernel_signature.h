@@ -17,9 +17,9 @@ namespace convtrace::cupti {
 
 struct KernelSignature {
   struct Param {
-    format::StringId slot;  ///< of its values: "arg:x_ptr"
+    format::StringId slot;  ///< slot of its values: "arg:x_ptr"
     bool is_pointer = false;
-    format::DType dtype = format::DType::kUnknown;  ///< of the memory that a pointer points to
+    format::DType dtype = format::DType::kUnknown;  ///< type of the elements a pointer points to
   };
 
   std::string kernel;  ///< as the driver names it

@@ -33,7 +33,7 @@ struct ParamWord {
   uint16_t param = 0;
   uint16_t word = 0;    ///< bytes from the begin of the parameter
   uint16_t left = 0;    ///< bytes of the parameter from here on
-  uint16_t offset = 0;  ///< of the parameter in the buffer
+  uint16_t offset = 0;  ///< bytes from the begin of the parameter buffer to the parameter
 };
 std::vector<ParamWord> words_of(std::span<const ParamLayout> params);
 

@@ -34,7 +34,7 @@ class OutputLearner {
   enum class Wish : uint8_t { kNothing, kTake, kProbe };
 
   static constexpr uint32_t kFirstProbes = 8;  ///< launches that are all probed
-  static constexpr uint32_t kProbeAgain = 64;  ///< of the later launches, one in so many is probed
+  static constexpr uint32_t kProbeAgain = 64;  ///< later, one launch in so many is probed
   /// A word with fewer changes than one in so many probes is no output.
   static constexpr uint32_t kRarest = 16;
 

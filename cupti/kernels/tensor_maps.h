@@ -31,7 +31,7 @@ class TensorMaps {
   /// map.
   [[nodiscard]] uint64_t find(const void* map) const noexcept;
 
-  /// Whether any map is known.
+  /// @return whether any map is known.
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
 
  private:

@@ -58,11 +58,11 @@ class Slot {
   [[nodiscard]] constexpr Layer layer() const {
     return static_cast<Layer>((word_ & 15) - static_cast<uint8_t>(SlotKind::kWhole));
   }
-  /// Whether the slot alone shows that the span has no piece of `wanted`.
+  /// @return whether the slot alone shows that the span has no piece of `wanted`.
   [[nodiscard]] constexpr bool has_none_of(Layer wanted) const {
     return kind() == SlotKind::kEmpty || (is_whole() && layer() != wanted);
   }
-  /// Whether both slots have the same content, whatever their versions.
+  /// @return whether both slots have the same content, whatever their versions.
   [[nodiscard]] constexpr bool same_content(Slot other) const {
     return static_cast<uint32_t>(word_) == static_cast<uint32_t>(other.word_);
   }

@@ -89,7 +89,7 @@ class AddressTable {
   /// Any thread: find() in half the time, for callers that need no more.
   [[nodiscard]] MemoryAllocation allocation_at(uint64_t address) const noexcept;
 
-  /// Whether the range is within the limits of the table.
+  /// @return whether the range is within the limits of the table.
   [[nodiscard]] static bool keeps(const RangeRecord& range) {
     return range.bytes() <= kMaxBytes && range.base < kAddressLimit && range.last() < kAddressLimit;
   }

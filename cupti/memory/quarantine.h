@@ -50,7 +50,7 @@ class Quarantine {
   /// @param driver  outlives this.
   Quarantine(const DriverApi& driver, bool poison, bool quarantine);
 
-  /// Whether the driver has all functions that are needed; false: no memory is filled or held.
+  /// @return whether the driver has all functions that are needed; false: no memory is filled or held.
   [[nodiscard]] bool possible() const noexcept { return possible_; }
   [[nodiscard]] bool poisons() const noexcept { return possible_ && poison_; }
 
@@ -115,8 +115,8 @@ class Quarantine {
   const DriverApi& driver_;
   const bool poison_;
   const bool possible_;
-  std::atomic<bool> holds_;       ///< whether memory may be held
-  std::atomic<bool> any_{false};  ///< whether any memory is held
+  std::atomic<bool> holds_;       ///< memory may be held
+  std::atomic<bool> any_{false};  ///< some memory is held
   Mutex mutex_;
   std::unordered_map<uint64_t, Known> known_ CONVTRACE_GUARDED_BY(mutex_);  ///< by address
   std::list<Held> held_ CONVTRACE_GUARDED_BY(mutex_);                       ///< oldest first

@@ -61,9 +61,9 @@ class ContextStats {
 
   /// Loads the kernel and allocates memory. @param stopping  polled between calls to the driver.
   [[nodiscard]] Failure prepare(const std::atomic<bool>& stopping) noexcept;
-  /// Whether prepare() has ended, successfully or not.
+  /// @return whether prepare() has ended, successfully or not.
   [[nodiscard]] bool is_settled() const noexcept { return phase() != Phase::kPreparing; }
-  /// Whether prepare() is to be called again, since its failure may have passed.
+  /// @return whether prepare() is to be called again, since the cause of its failure may be gone.
   [[nodiscard]] bool is_refused() const noexcept { return phase() == Phase::kRefused; }
   /// @return true for the one caller that has prepare() called again.
   [[nodiscard]] bool begin_again() noexcept {
@@ -82,13 +82,14 @@ class ContextStats {
   [[nodiscard]] format::SampleOutcome submit(std::span<const DeviceRequest> batch, CUstream stream,
                                              Results results, Failure& failure) noexcept;
 
-  /// Whether values wait for fold_waiting().
+  /// @return whether values wait for fold_waiting().
   [[nodiscard]] bool has_waiting() const noexcept { return waiting_.load() != 0; }
   /// Launches on the default stream, which the caller has checked, in the current context. @param[out]
   /// failure  as submit().
   void fold_waiting(Failure& failure) noexcept;
 
-  /// Counts what waits as lost, since no launch will follow. A thread that launches now does it itself.
+  /// Counts the waiting values as lost, since no launch will follow. A thread that launches meanwhile
+  /// does so itself.
   void lose_waiting() noexcept;
 
   /// As ResultRing::collect. @return the number of results that the device has not finished.
@@ -157,8 +158,10 @@ class ContextStats {
   CUdeviceptr lists_address_ = 0;  ///< a ManyBatch for each lane
   Mutex claim_mutex_;  ///< protects host data only; never held during a call to the driver
   std::array<Lane, ResultRing::kLanes> lanes_ CONVTRACE_GUARDED_BY(claim_mutex_);
-  std::array<stats::Log, ResultRing::kLanes> logs_;  ///< by lane: of the thread that keeps it busy
-  ResultRing::Ticket waiting_from_;                  ///< of the default stream's lane; as its log
+  /// By lane; used by the thread that keeps the lane busy.
+  std::array<stats::Log, ResultRing::kLanes> logs_;
+  /// First waiting ticket of the default stream's lane; used by the thread that keeps that lane busy.
+  ResultRing::Ticket waiting_from_;
   std::atomic<uint32_t> waiting_{0};
   const uint64_t value_bytes_;
   DeviceValues values_;

@@ -40,8 +40,8 @@ class DeviceStats {
   DeviceStats(const DeviceStats&) = delete;
   DeviceStats& operator=(const DeviceStats&) = delete;
 
-  /// Whether the driver compiles the kernels for a GPU of that compute capability, which takes about
-  /// 20 s of a processor: their machine code is older.
+  /// @return whether the driver has to compile the kernels for a GPU of that compute capability,
+  /// because their machine code is for older ones. That takes about 20 s on one CPU core.
   [[nodiscard]] static bool compiles_for(int major, int minor) noexcept;
 
   /// Queues the preparation of a context (kernel, ring, arenas) on the helper thread and returns at

@@ -24,7 +24,7 @@ struct Probe {
 /// A read by convtrace that the program does not know of (stream_uses.h).
 struct OwnRead {
   StreamUses* uses = nullptr;  ///< null: the read is not checked; outlives its results
-  uint64_t generation = 0;     ///< of the memory that is read
+  uint64_t generation = 0;     ///< generation of the memory that is read
   uint64_t number = 0;
 };
 

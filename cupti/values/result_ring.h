@@ -111,16 +111,16 @@ class ResultRing {
   void collect(format::EventSink& sink, DeviceValues& values, uint64_t& room) noexcept;
 
   [[nodiscard]] uint64_t under_way() const noexcept;
-  /// Whether all results of the lane are out.
+  /// @return whether all results of the lane have been emitted.
   [[nodiscard]] bool is_idle(uint32_t lane) const noexcept { return lanes_[lane].size() == 0; }
 
   /// The batch of `count` tickets from `first` on took this many launches. Its tickets are not used
   /// any more: their slots may be those of another batch.
   void launched(Ticket first, size_t count, uint32_t launches) noexcept;
-  /// The device will not compute the lane's tickets from `first` on, which are launched: they are
-  /// counted.
+  /// The device will not compute the lane's tickets from `first` on, although they are launched: they
+  /// are counted as lost.
   void lose(Ticket first) noexcept;
-  /// So many launches will complete the lane's last ticket, which the device has not begun to.
+  /// `launches` more launches will complete the lane's last ticket, which the device has not begun.
   void launches_more(uint32_t lane, uint32_t launches) noexcept;
   /// @return the number of launches that the device has not finished.
   [[nodiscard]] uint32_t launches_under_way() noexcept;
@@ -136,10 +136,11 @@ class ResultRing {
     stats::Layout layout;
     DeviceValues::Staged staged;  ///< no bytes: not staged
     uint64_t number = 0;          ///< counts all claims
-    uint64_t sequence = 0;        ///< of its batch: the word that marks the slot as complete
-    uint32_t slot = 0;            ///< that has the result: its own, or an earlier ticket's
-    uint32_t launches = 0;  ///< of the batch that ends with this entry; used by claim()'s thread
-    Fate plan = Fate::kDropped;  ///< what launched() makes of kPending; not read by collect()
+    uint64_t sequence = 0;        ///< its batch's word that marks the slot as complete
+    uint32_t slot = 0;            ///< slot with the result: its own, or an earlier ticket's
+    /// Launches of the batch that ends with this entry; used by claim()'s thread.
+    uint32_t launches = 0;
+    Fate plan = Fate::kDropped;  ///< the fate that launched() sets; not read by collect()
     std::atomic<Fate> fate{Fate::kDropped};
   };
 
@@ -161,7 +162,7 @@ class ResultRing {
   bool deliver(uint32_t index, format::EventSink& sink, DeviceValues& values) noexcept;
   [[nodiscard]] bool is_complete(uint32_t slot) const noexcept;
 
-  /// What claim()'s thread knows of a lane.
+  /// Progress of a lane; used by claim()'s thread.
   struct Launches {
     uint64_t seen = 0;  ///< tickets before this one are done
     uint32_t under_way = 0;
@@ -173,7 +174,7 @@ class ResultRing {
     uint64_t position = 0;
     uint32_t slot = 0;
   };
-  /// Whether the slot is kept for later tickets. A ring of fewer slots keeps none.
+  /// @return whether the slot is kept for later tickets. A ring with fewer than kSlots keeps none.
   [[nodiscard]] bool is_kept(const Entry& entry) const noexcept {
     return entry.request.moment != 0 && slots_ == kSlots;
   }
@@ -187,12 +188,12 @@ class ResultRing {
   std::byte* memory_ = nullptr;
   bool borrowed_ = false;
   uint32_t slots_ = kSlots;
-  size_t slot_bytes_ = sizeof(stats::ResultSlot);  ///< of a slot, with the samples behind it
-  uint32_t samples_ = 0;                           ///< the most that one value has
+  size_t slot_bytes_ = sizeof(stats::ResultSlot);  ///< size of a slot and the samples behind it
+  uint32_t samples_ = 0;                           ///< largest number of samples of one value
   stats::Variant variant_ = stats::Variant::kWide;
   uint64_t device_address_ = 0;
   std::unique_ptr<Entry[]> entries_;
-  /// Of probe n at n mod slots_; used by the thread that collects.
+  /// Probe n is at index n mod slots_; used by the thread that collects.
   std::unique_ptr<Before[]> before_;
   SlotQueue lanes_[kLanes];  ///< claimed, and not emitted yet
   SlotQueue free_;

@@ -50,7 +50,7 @@ uint16_t StreamUses::slot_of(Stream stream) {
   return order_.slot_of(handle_of(stream), thread_of(stream));
 }
 
-/// Whether no other stream was ever used: then all work is in order and nothing needs to be
+/// @return whether no other stream was ever used: then all work is in order and nothing needs to be
 /// recorded.
 bool StreamUses::is_alone(Stream stream) noexcept {
   if (several_.load(std::memory_order_acquire)) return false;

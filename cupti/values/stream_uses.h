@@ -84,7 +84,7 @@ class StreamUses {
   /// The key of the only stream that was ever used, if it means the same stream in every thread; 0:
   /// none, or several streams.
   std::atomic<uint64_t> only_{0};
-  std::atomic<uint64_t> first_key_{0};  ///< of the first stream that was used; 0: none
+  std::atomic<uint64_t> first_key_{0};  ///< key of the first stream that was used; 0: none
   std::atomic<bool> several_{false};
   std::atomic<bool> copies_to_host_{false};
 

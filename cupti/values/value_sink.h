@@ -31,7 +31,7 @@ class ValueSink {
  public:
   virtual ~ValueSink() = default;
 
-  /// Whether this value (by hash and size) is stored, or on its way to the store.
+  /// @return whether this value (by hash and size) is stored, or on its way to the store.
   [[nodiscard]] virtual bool has(const format::TensorStats& event) noexcept = 0;
 
   struct Begun {
