@@ -14,7 +14,7 @@ namespace convtrace::stats {
 /// The host's side of a log: what is in it.
 struct Log {
   static constexpr uint32_t kMaxJobs = ManyBatch::kMaxTensors;
-  uint64_t address = 0;  ///< of place 0
+  uint64_t address = 0;  ///< device address of place 0
   uint32_t places = 0;   ///< at least log_places(kMaxTiles)
   uint32_t taken = 0;
   uint32_t count = 0;
@@ -23,7 +23,8 @@ struct Log {
   void clear() { count = taken = 0; }
 };
 
-/// @param first  of the jobs. @return a launch of the fold kernel: of as many as it takes.
+/// @param first  index of the first job. @return the parameter of a launch of the fold kernel, with as
+/// many jobs as it takes.
 [[nodiscard]] Fold fold_of(const Log& log, uint32_t first, uint64_t slots) noexcept;
 
 class BatchBuilder {

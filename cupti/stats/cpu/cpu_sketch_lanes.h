@@ -26,7 +26,7 @@ constexpr uint32_t lane_at(uint32_t element) {
 /// states are.
 template <DType D>
 struct LaneJumps {
-  static constexpr uint32_t kStates = kPerGroup<D> / 4;  ///< of a group
+  static constexpr uint32_t kStates = kPerGroup<D> / 4;  ///< generator states of a group
   alignas(kVectorBytes) uint32_t mul[kStates][kSketchLanes<D>] = {};
   alignas(kVectorBytes) uint32_t add[kStates][kSketchLanes<D>] = {};
   uint32_t offset[kSketchLanes<D>] = {};  ///< bytes
@@ -37,7 +37,7 @@ template <DType D>
 struct TurnJumps {
   static constexpr uint32_t kSize = sizeof(typename Element<D>::Bits);
   static constexpr uint32_t kLanes = kSketchLanes<D>;
-  static constexpr uint32_t kVectors = kSketchPlaces * kSize / kLanes;  ///< of a turn
+  static constexpr uint32_t kVectors = kSketchPlaces * kSize / kLanes;  ///< vectors of a turn
   LaneJumps<D> of[kSketchPlaces][kVectors] = {};
 
   constexpr TurnJumps() {

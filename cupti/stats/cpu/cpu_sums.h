@@ -230,17 +230,17 @@ void add_integers_of_row(const std::byte* data, uint32_t count, Shift<D> shift,
   }
 }
 
-/// What sums the elements of a tile, block by block.
+/// Sums the elements of a tile, block by block.
 template <DType D>
 class TileSums {
  public:
-  /// @param bytes  of the tile.
+  /// @param bytes  size of the tile.
   TileSums(Shift<D> shift, uint64_t bytes)
       : shift_(shift),
         threads_(used_threads<D>(bytes)),
         lanes_(shift.value != 0, threads_ * kLanes<D>) {}
 
-  /// @param finite  whether all elements are.
+  /// @param finite  whether all elements are finite.
   void add_block(const std::byte* data, uint32_t bytes, bool finite) {
     const uint32_t rows = bytes / kRowBytes;
     if (shift_.value != 0) {

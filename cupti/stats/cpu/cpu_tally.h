@@ -56,8 +56,9 @@ class VectorTally {
     uint32_t signs = 0;
   };
 
-  /// Of floats three extremes say all: where all signs are alike, the smallest magnitude is the
-  /// fourth. In registers of 512 bits one of two units takes minima, maxima and shifts.
+  /// Floats need only three running extremes: where all elements have one sign, the smallest magnitude
+  /// replaces the fourth. This saves instructions that, on 512-bit registers, only one of two execution
+  /// units runs (minima, maxima and shifts).
   static RunExtremes extremes_of_floats(const std::byte* data, uint32_t bytes) {
     S most = splat(kSign);
     U least_magnitude = as<U>(splat(-1)), unsigned_most{}, signs{};

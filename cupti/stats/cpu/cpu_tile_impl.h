@@ -87,7 +87,7 @@ class TileState {
     return tally;
   }
 
-  /// Whether all elements are in the range of ChunkRange, or 0.
+  /// @return whether all elements are 0 or in the range of ChunkRange.
   static bool in_chunk_range(const Tally<D>& tally) {
     if constexpr (ChunkRange<D>::kLimited) {
       const auto holds = [](auto key) {

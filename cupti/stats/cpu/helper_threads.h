@@ -56,8 +56,8 @@ class HelperThreads {
   const uint32_t wanted_;
   std::array<pthread_t, kMost> threads_{};
   std::atomic<uint32_t> started_{0};
-  std::atomic<bool> taken_{false};  ///< by a caller
-  Loop loop_{};                     ///< of that caller
+  std::atomic<bool> taken_{false};  ///< a caller uses the threads
+  Loop loop_{};                     ///< the loop of that caller
   std::atomic<uint32_t> next_{0};
   std::atomic<bool> open_{false};    ///< loop_ may be worked on
   std::atomic<uint32_t> active_{0};  ///< helpers that may be at loop_

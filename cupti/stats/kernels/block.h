@@ -1,7 +1,7 @@
 #pragma once
 /// @file block.h
-/// What each thread of the statistics kernel does, without how threads exchange their results: the
-/// kernel does that by shuffles, its replay on the host by loops.
+/// Work of each thread of the statistics kernel, without the exchange of results between threads: the
+/// kernel exchanges by shuffles, its replay on the host by loops.
 ///
 /// Threads:  one call a device thread, 64 of them a block, one block a tile.
 

@@ -1,11 +1,10 @@
 #pragma once
 /// @file device_layout.h
-/// What crosses between host and device: a batch of tensors goes in as a kernel parameter, a long
-/// one through the device's memory; result slots come back through pinned memory. Plain structures
-/// with the same layout on both sides.
+/// Structures that host and device exchange, with the same layout on both sides. A batch of tensors is
+/// passed as a kernel parameter, a long one in device memory; result slots return in pinned memory.
 ///
-/// The statistics kernel leaves the results of tiles in a log in the device's memory. The fold kernel
-/// makes the results of many tensors of it.
+/// The statistics kernel leaves the results of tiles in a log in device memory. The fold kernel
+/// combines them into the results of many tensors.
 ///
 /// Place:    filled and read by cupti/stats/batch.h, used by kernels/stats_kernel.cu and
 ///           fold_kernel.cu.
@@ -49,8 +48,8 @@ struct DeviceTensor {
 };
 static_assert(sizeof(DeviceTensor) == 32 && kMaxBatchDims <= UINT8_MAX);
 
-/// What a list of tensors begins with, which follow. Block b takes one tile: of the last tensor whose
-/// first_tile is <= b. Places in the log: tensor i has those from first_tile + i on.
+/// Header of a batch; `tensor_count` DeviceTensors follow it. Block b computes one tile: of the last
+/// tensor whose first_tile is <= b. The places of tensor i in the log begin at first_tile + i.
 struct Batch {
   uint64_t log;    ///< address of the first place of its tensors
   uint64_t slots;  ///< address that slots are counted from
@@ -88,11 +87,11 @@ CONVTRACE_HD constexpr uint32_t log_places(uint32_t tiles) { return 1 + tiles; }
 
 /// A tensor in a log, of which the fold kernel makes a result.
 struct FoldJob {
-  uint64_t bytes;     ///< of the layout
+  uint64_t bytes;     ///< size of the tensor: Layout::bytes()
   uint64_t sequence;  ///< value that marks its slot as complete
   uint32_t slot;      ///< bytes from Fold::slots to its ResultSlot
-  uint32_t place;     ///< its first in the log
-  uint32_t samples;   ///< 0: nothing but the hash is wanted
+  uint32_t place;     ///< its first place in the log
+  uint32_t samples;   ///< elements to sample; 0: only the hash is wanted
   uint32_t unused;
 };
 
@@ -108,14 +107,14 @@ static_assert(sizeof(Fold) <= 4096);
 
 /// The parameter of the kernel that copies a tensor in logical order.
 struct CopyJob {
-  DeviceTensor tensor;  ///< of data, count, rank, dtype; no count: there is nothing to do
+  DeviceTensor tensor;  ///< only data, count, rank and dtype are used; count 0: nothing to copy
   uint64_t to;          ///< address of memory for whole groups, aligned for them
   DeviceDim dims[kMaxCopyDims];
 };
 
 /// The leading values follow in the memory behind it.
 struct ResultSlot {
-  Partial total;                          ///< of all tiles; hash_only: nothing
+  Partial total;                          ///< combination of all tiles; hash_only: not set
   uint64_t range_hashes[kMaxHashRanges];  ///< as range_hash() gives them
   uint64_t samples[kWholeCount];          ///< raw bits, zero-extended
   uint64_t sequence;

@@ -131,7 +131,7 @@ __device__ __noinline__ void merge_by_warp(const uint64_t* words, uint32_t count
   if (lane == 0) *reinterpret_cast<Moments*>(out + kMoments) = mean.moments(n, m2);
 }
 
-/// What threads of a block exchange.
+/// Shared memory through which the threads of a block exchange results.
 struct TensorLevel {
   double sums[3][2];
   uint64_t total[kWords];

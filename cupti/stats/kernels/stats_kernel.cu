@@ -87,7 +87,8 @@ __device__ __forceinline__ ThreadTotals totals_of_warp(const ThreadTotals& own) 
   return all;
 }
 
-/// What threads of a block exchange; in one place, which functions of all types share.
+/// Shared memory through which the threads of a block exchange results. All instances of the kernel's
+/// functions share one object.
 struct Exchange {
   SketchPair lanes[kThreads];
   ThreadTotals second_warp;

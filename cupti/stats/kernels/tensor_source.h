@@ -16,14 +16,14 @@ namespace convtrace::stats {
 /// A tensor, and where its dimensions are.
 struct TensorInput {
   const DeviceTensor& tensor;
-  const DeviceDim* dims;  ///< of tensor.first_dim and behind it
+  const DeviceDim* dims;  ///< its tensor.rank dimensions, from tensor.first_dim on
 };
 
 /// One block of the grid: which tile of which tensor.
 struct BlockInput : TensorInput {
   Tiling tiling;
-  uint32_t tile;   ///< of the tensor
-  uint32_t place;  ///< the tensor's first, counted from Batch::log
+  uint32_t tile;   ///< index of the tile in the tensor
+  uint32_t place;  ///< the tensor's first place, counted from Batch::log
 };
 
 CONVTRACE_HD constexpr uint32_t bytes_of(uint8_t dtype) {
@@ -112,7 +112,7 @@ class TensorSource {
         data_(in.tensor.data),
         vector_(in.tensor.rank == 0 && in.tensor.data % kLoadBytes == 0) {}
 
-  /// Of types that have a shift, which are taken as they lie.
+  /// @pre D has a shift (kHasShift); such types are never unpacked.
   CONVTRACE_HD Bits element(uint64_t index) const {
     return static_cast<Bits>(value_bits(in_, index));
   }
@@ -135,7 +135,7 @@ class TensorSource {
   }
 
  private:
-  static constexpr uint32_t kLoadBytes = kGroupBytes / kSpread<D>;  ///< of a group in memory
+  static constexpr uint32_t kLoadBytes = kGroupBytes / kSpread<D>;  ///< size of a group in memory
   static constexpr uint32_t kValues = format::values_in_element(D);
 
   CONVTRACE_HD uint64_t address_of(uint64_t first) const {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file accumulator.h
-/// What one thread of a tile gathers, and how 64 of them become the tile's Partial.
+/// Gathers the elements of one thread of a tile, and combines the 64 threads into the tile's Partial.
 ///
 /// Place:     run as it is by a device thread; the vector code of the CPU computes the same sums in
 ///            the same order.
@@ -25,18 +25,18 @@
 
 namespace convtrace::stats {
 
-/// What adds up the elements of a type. @tparam Shifted  whether its tile's shift is not 0.
+/// The class that sums the elements of a type. @tparam Shifted  whether the tile's shift is not 0.
 template <DType D, bool Shifted>
 using SumsOf = std::conditional_t<
     kHasChunkSums<D>, ChunkSums<D>,
     std::conditional_t<kHasExactSums<D>, ExactSums<D>, WideSums<D, Shifted && kHasShift<D>>>>;
 
-/// No sketch, where it is made by other means.
+/// Stands in for the sketch where it is computed separately.
 struct NoSketch {
   CONVTRACE_HD void add(const Chunk& /*chunk*/, uint32_t /*row*/) {}
 };
 
-/// No hash of elements that are not taken as they lie: it is of memory's bytes.
+/// Stands in for the hash where elements are unpacked: the hash is over the bytes in memory.
 struct NoHash {
   CONVTRACE_HD explicit NoHash(uint32_t /*thread*/) {}
   CONVTRACE_HD void add(const Chunk& /*chunk*/, uint32_t /*row*/, uint32_t /*rows*/ = 0) {}

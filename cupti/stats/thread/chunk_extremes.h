@@ -14,7 +14,8 @@
 
 namespace convtrace::stats {
 
-/// Of elements that are finite or, as keys and magnitudes beyond the finite ones, NaN or infinite.
+/// Extremes of a chunk's elements. NaN and infinities count, with keys and magnitudes beyond the finite
+/// ones.
 template <DType D>
 struct ChunkExtremes {
   typename Element<D>::Key lowest, highest;
@@ -106,7 +107,7 @@ CONVTRACE_HD ChunkExtremes<D> byte_extremes(const Chunk& chunk) {
   return raw.extremes();
 }
 
-/// Of floats of 8 and 16 bits, two at a time. A NaN comes out as the largest key.
+/// @return the extremes of floats of 8 or 16 bits, computed two at a time. A NaN gives the largest key.
 template <DType D>
 CONVTRACE_HD ChunkExtremes<D> packed_extremes(const Chunk& chunk) {
   using E = Element<D>;

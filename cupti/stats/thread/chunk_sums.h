@@ -36,8 +36,8 @@ inline constexpr bool kHasChunkSums = kHasHalves<D>;
 struct ChunkScale {
   static constexpr int kExponent = 96;
   float factor = 1;
-  double sums = 1;     ///< its inverse
-  double squares = 1;  ///< of the inverse
+  double sums = 1;     ///< 1 / factor: scales sums back
+  double squares = 1;  ///< 1 / factor^2: scales sums of squares back
 
   CONVTRACE_HD static ChunkScale down() { return of(-kExponent); }
   CONVTRACE_HD static ChunkScale up() { return of(kExponent); }

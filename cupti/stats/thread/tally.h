@@ -1,6 +1,6 @@
 #pragma once
 /// @file tally.h
-/// What does not depend on the order of elements: counts and extremes.
+/// Counts and extremes, which do not depend on the order of elements.
 
 #include <cstdint>
 

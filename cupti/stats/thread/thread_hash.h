@@ -142,7 +142,7 @@ class ThreadHash {
   uint32_t thread_;
   int32_t sums_[4] = {};
   uint64_t sum_ = 0;
-  uint64_t factor_ = 1;  ///< of the rows before those in sums_
+  uint64_t factor_ = 1;  ///< hash_factor() of the rows before those in sums_
 };
 
 #else
@@ -166,7 +166,7 @@ class ThreadHash {
     sum_ = residue_sum(sum_, residue_product(sum, hash_factor(place)));
   }
 
-  uint32_t place_;  ///< of the thread's first word in a row
+  uint32_t place_;  ///< index of the thread's first word in a row
   uint64_t sum_ = 0;
 };
 

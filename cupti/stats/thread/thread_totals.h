@@ -1,6 +1,6 @@
 #pragma once
 /// @file thread_totals.h
-/// What one thread of a tile hands on, whatever it summed with, and the shift that its deviations
+/// Totals of one thread of a tile, in one form for all ways of summing, and the shift that deviations
 /// are taken from.
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ShiftParts {
   double low = 0;
 };
 
-/// Whether deviations of a type are taken from a value of the tile; shorter types need none
+/// True: deviations of a type are taken from a value of the tile. Shorter types need no shift
 /// (chunk_sums.h, exact_sums.h).
 template <DType D>
 inline constexpr bool kHasShift = sizeof(typename Element<D>::Bits) >= 4;
@@ -54,12 +54,12 @@ struct Shift<D, false> {
 /// So many elements decide whether a tile's values lie on both sides of zero: one load of a warp.
 inline constexpr uint32_t kLeadingElements = 32;
 
-/// What the first elements of a tile say of its shift. Where they lie on both sides of zero the
+/// Signs of a tile's first elements, which decide its shift. Where they lie on both sides of zero the
 /// shift is 0: the deviation is at least mean / sqrt(n) then, so that no more than log2(n) bits of
 /// it are lost, and three sums are enough instead of five.
 struct LeadingSigns {
   bool above = false;  ///< there is a finite element that is 0 or more
-  bool below = false;  ///< or 0 or less
+  bool below = false;  ///< there is a finite element that is 0 or less
 
   template <DType D>
   CONVTRACE_HD void add(typename Element<D>::Bits bits) {
@@ -141,10 +141,10 @@ struct ThreadTotals {
   TileCounts counts;
   Extremes extremes;
   double sum = 0, l1 = 0, squares = 0;
-  double deviations = 0;  ///< floats; of integers it follows from their sum
+  double deviations = 0;  ///< floats; for integers it follows from their sum
   double squared_deviations = 0;
   IntSum int_sum, int_l1;
-  uint64_t int_squares = 0;  ///< of integers of up to 16 bits, instead of `squares`
+  uint64_t int_squares = 0;  ///< integers of up to 16 bits: replaces `squares`
   uint64_t hash = 0;         ///< as in Partial
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file dtype_decode.h
-/// What the bits of one element mean: its value, its class, and integer keys that order values.
+/// Decodes the bits of one element: its value, its class, and integer keys that order values.
 ///
 /// Element<D> exists for the 17 real types; complex types are walked as their real view and unknown
 /// types as bytes (see walked_dtype). Keys make minimum and maximum exact integer operations with
@@ -87,7 +87,7 @@ struct FloatElement {
   CONVTRACE_HD static Bits bits_of_key(Key key) {
     return static_cast<Bits>(key < 0 ? key ^ static_cast<Key>(kMagnitudeMask) : key);
   }
-  /// Whether an element among those between the keys is saturated, infinite or NaN.
+  /// @return whether elements with these extreme keys include a saturated, infinite or NaN one.
   CONVTRACE_HD static bool reaches_limits(Key lowest, Key highest) {
     const Key largest = highest > ~lowest ? highest : ~lowest;  // the key of -x is ~x
     return largest >= static_cast<Key>(kMaxFinite);
@@ -145,8 +145,8 @@ struct IntElement {
   CONVTRACE_HD static Bits bits_of_key(Key key) {
     return static_cast<Bits>(static_cast<Magnitude>(key) ^ kKeyFlip);
   }
-  /// Whether an element among those between the keys is saturated, but for the zeros of an unsigned
-  /// type.
+  /// @return whether elements with these extreme keys include a saturated one. The zeros of an unsigned
+  /// type do not count.
   CONVTRACE_HD static bool reaches_limits(Key lowest, Key highest) {
     if constexpr (Bool) return false;
     using Limits = std::numeric_limits<Int>;

@@ -77,7 +77,7 @@ CONVTRACE_HD constexpr uint64_t concat_hashes(uint64_t bytes, uint32_t count, Ha
 /// @return the sum of the ones above the words of `bytes` bytes: what the hash has beside the sum
 /// of the words.
 constexpr uint64_t hash_ones(uint64_t bytes) {
-  // Of n whole words: 2^32 (y^n - 1) / (y - 1).
+  // n whole words contribute 2^32 (y^n - 1) / (y - 1).
   constexpr uint64_t kFactor =
       residue_product(uint64_t{1} << 32, residue_power(kHashBase - 1, kHashPrime - 2));
   const uint64_t behind = hash_factor(bytes / kHashWordBytes);

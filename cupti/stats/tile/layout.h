@@ -20,7 +20,7 @@ inline constexpr uint32_t kMaxLayoutDims = format::kMaxDims + 1;
 struct Layout {
   const std::byte* data = nullptr;
   format::DType dtype = format::DType::kU8;  ///< walked type
-  uint64_t count = 0;                        ///< of elements of that type
+  uint64_t count = 0;                        ///< number of elements of that type
   uint32_t rank = 0;                     ///< after merging; 0: dense, `data` holds count elements
   uint64_t shape[kMaxLayoutDims] = {};   ///< outermost first, all > 1
   int64_t strides[kMaxLayoutDims] = {};  ///< in such elements

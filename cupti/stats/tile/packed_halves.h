@@ -24,21 +24,21 @@ inline constexpr bool kHasHalves = Element<D>::kFloat && sizeof(typename Element
 template <DType D>
 inline constexpr uint32_t kHalvesOfWord = 2 / sizeof(typename Element<D>::Bits);
 
-/// Whether halves are bf16, not f16.
+/// True: halves are bf16; false: f16.
 template <DType D>
 inline constexpr bool kBf16Halves = D == DType::kBF16 || D == DType::kF8E8M0FNU;
 
-/// What a half is less than its element, inverted: a power of two.
+/// @return the value of an element divided by that of its half: a power of two.
 template <DType D>
 constexpr float half_unit() {
-  constexpr int kHalfBias = 15;  // of f16
+  constexpr int kHalfBias = 15;  // exponent bias of f16
   if constexpr (sizeof(typename Element<D>::Bits) == 1) return 1 << (kHalfBias - Element<D>::kBias);
   return 1;
 }
 template <DType D>
 inline constexpr float kHalfUnit = half_unit<D>();
 
-/// What a half is by itself.
+/// The element type of a half.
 template <DType D>
 using HalfElement = Element<kBf16Halves<D> ? DType::kBF16 : DType::kF16>;
 

@@ -1,9 +1,9 @@
 #pragma once
 /// @file partial.h
-/// What is known of a stretch of elements.
+/// Statistics of a range of elements, in a form that can be merged.
 ///
-/// Place:    a tile's Partial is written by a device block or a CPU; merge.h makes the tensor's of
-///           them. Fixed layout: it is copied between device and host as it is.
+/// Place:    a device block or a CPU writes a tile's Partial; merge.h combines those of a tensor.
+///           Fixed layout: it is copied between device and host as it is.
 
 #include <cstdint>
 
@@ -14,14 +14,14 @@ namespace convtrace::stats {
 
 inline constexpr uint32_t kSketchBuckets = 16;
 
-/// What sums are computed with; stored as TensorStats::variant.
+/// Arithmetic with which sums are computed; stored as TensorStats::variant.
 enum class Variant : uint32_t {
   kWide = 0,     ///< f64 (wide_sums.h); integers of 8 and 16 bits: exact (exact_sums.h)
   kNarrow = 1,   ///< f32 where f64 is slow: pairs of f32 (narrow_sums.h)
   kChunked = 2,  ///< floats of 16 bits and less: f32 within a chunk (chunk_sums.h)
 };
 
-/// @param wanted  for f32. @return what a walked type is summed with.
+/// @param wanted  the variant for f32. @return the variant with which a walked type is summed.
 CONVTRACE_HD constexpr Variant variant_of(format::DType dtype, Variant wanted) {
   if (format::number_class(dtype) != format::NumberClass::kFloat) return Variant::kWide;
   if (format::element_bytes(dtype) <= 2) return Variant::kChunked;
@@ -67,12 +67,12 @@ struct Partial {
   Counts counts;
   Extremes extremes;
   Moments moments;
-  double sum = 0;            ///< floats; of finite values, as the next two
-  double l1 = 0;             ///< floats
-  double squares = 0;        ///< unshifted, for l2
+  double sum = 0;            ///< floats: sum of the finite values
+  double l1 = 0;             ///< floats: sum of the magnitudes of the finite values
+  double squares = 0;        ///< sum of the squares of the finite values, unshifted, for l2
   uint64_t int_sum[2] = {};  ///< integers: 128 bits, two's complement, low half first
   uint64_t int_l1[2] = {};
-  uint64_t hash = 0;  ///< of the (first) tile, without ones, as if it were the tensor's first
+  uint64_t hash = 0;  ///< hash without ones, as if the (first) tile were the tensor's first
   double sketch[kSketchBuckets] = {};  ///< floats; scaled as sketch.h has it
 };
 

@@ -45,7 +45,7 @@ CONVTRACE_HD Sum sketch_factor(uint32_t sign) {
   }
 }
 
-/// What a lane has summed of elements with even and with odd index.
+/// Sums of a lane: over elements with even index, and with odd index.
 struct SketchPair {
   double sum[2] = {};
 };
@@ -101,7 +101,8 @@ CONVTRACE_HD SketchPair sketch_lane(const Source& source, TileExtent tile, uint3
   return total;
 }
 
-inline constexpr uint32_t kSketchTerms = kThreads / kSketchPlaces;  ///< of each of the 16 sums
+inline constexpr uint32_t kSketchTerms =
+    kThreads / kSketchPlaces;  ///< terms of each of the 16 sums
 
 /// @param element_bytes  taken_bytes() of the tensor's type. @return the lane of a place's term.
 CONVTRACE_HD constexpr uint32_t sketch_bucket_lane(uint32_t element_bytes, uint32_t place,

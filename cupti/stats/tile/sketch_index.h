@@ -45,11 +45,11 @@ CONVTRACE_HD constexpr SketchStep sketch_steps(uint64_t count) {
 inline constexpr uint32_t kSketchPlaces = 8;
 inline constexpr uint32_t kPlaceElements = 16;  ///< neighbours at one place, in two buckets
 inline constexpr uint32_t kTurnElements = kSketchPlaces * kPlaceElements;  ///< each place once
-inline constexpr uint32_t kSegmentTurns =
-    4;  ///< of one rotation, but for half a round in odd turns
+/// Turns with one rotation, except that odd ones are rotated by half a round more.
+inline constexpr uint32_t kSegmentTurns = 4;
 inline constexpr uint32_t kTurnStates = kTurnElements / 4;
 
-/// What all elements of one turn share.
+/// State that all elements of one turn share.
 struct SketchTurn {
   uint32_t signs;     ///< state of the generator for the turn's first four elements
   uint32_t rotation;  ///< the place of its first 16 elements, 0..7

@@ -1,6 +1,6 @@
 #pragma once
 /// @file tensor_view.h
-/// What statistics are computed of: elements in memory, walked in logical order.
+/// Input of statistics: elements in memory, walked in logical order.
 
 #include <cstdint>
 #include <span>
