@@ -23,7 +23,7 @@ constexpr uint32_t kMostZipThreads = 4;
 /// The longest wait at exit for values that are being compressed.
 constexpr uint64_t kValuesAtExitNs = 1'000'000'000;
 
-/// Whether an event is a reason to create a trace.
+/// @return whether an event is a reason to create a trace.
 bool begins_a_trace(const format::Event& event) {
   if (const auto* scope = std::get_if<format::Scope>(&event)) return scope->enter;
   if (const auto* alloc = std::get_if<format::Alloc>(&event)) {

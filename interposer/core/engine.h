@@ -43,7 +43,7 @@ namespace convtrace::engine {
 /// The settings that lifecycle.h has read.
 struct EngineOptions {
   settings::Settings settings;
-  std::vector<settings::Rule> rules;  ///< of all ranks
+  std::vector<settings::Rule> rules;  ///< rules for all ranks
   Rank rank;
   std::string start_folder;
   std::vector<std::string> environment;  ///< CONVTRACE_ variables, to read the file again
@@ -89,10 +89,10 @@ class Engine final : public format::EventSink,
   /// Call when the program has a CUDA context: CONVTRACE_CPU_ALLOC=auto ends the watch.
   /// @return whether it is the first one.
   bool note_context() noexcept;
-  /// Whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE select the kernel.
+  /// @return whether CONVTRACE_INCLUDE and CONVTRACE_EXCLUDE select the kernel.
   [[nodiscard]] bool wants(format::KernelId kernel) noexcept;
 
-  /// Whether a fork child must not be traced: the engine has a file, a thread or CUDA.
+  /// @return whether a fork child must not be traced: the engine has a file, a thread or CUDA.
   [[nodiscard]] bool bound_to_process() const noexcept {
     return begun_.load() || interceptor_.load() != nullptr;
   }
@@ -108,7 +108,7 @@ class Engine final : public format::EventSink,
  private:
   [[nodiscard]] bool is_wanted(const format::Event& event) noexcept;
   void begin_trace() noexcept;
-  /// Whether the rank that is known by now is to be traced; if not, ends tracing.
+  /// Ends tracing if the rank, as known by now, is not to be traced. @return whether it is.
   bool check_rank();
   void expect_custom_ops() noexcept;
   void report_matches();

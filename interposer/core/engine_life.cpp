@@ -1,4 +1,4 @@
-// What the engine does when tracing begins, when the process forks and when it ends.
+// Engine: begin of tracing, fork, and end of the process.
 
 #include <time.h>
 

@@ -133,8 +133,8 @@ bool say_problems(const std::vector<std::string>& problems) {
   return !problems.empty();
 }
 
-/// Whether the preload library decides this setting at process start, before a settings file is
-/// read.
+/// Reports a setting of a settings file that came too late, because the preload library had decided
+/// it at process start from the environment. @return whether it came too late.
 bool comes_too_late(const char* variable, const char* key) {
   const char* const asked = getenv(variable);
   if (asked != nullptr && std::string_view(asked) == "1") return false;

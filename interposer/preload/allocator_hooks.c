@@ -62,8 +62,8 @@ static convtrace_function real(_Atomic(convtrace_function)* cache, const char* s
   return function;
 }
 
-/// Whether blocks of CPU tensors are told of around New and Delete, and not by c10. Poison needs the
-/// sizes of freed blocks, which only c10's table has.
+/// @return whether the wrappers of New and Delete report blocks of CPU tensors; else c10 reports them.
+/// Poison needs the sizes of freed blocks, which only c10's table has.
 static int tells_by_itself(void) {
   return !convtrace_poisons && atomic_load_explicit(&convtrace_cpu_alloc_v1, memory_order_relaxed);
 }

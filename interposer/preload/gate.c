@@ -86,7 +86,8 @@ static dlsym_fn real_dlsym(void) {
   return real != NULL ? (dlsym_fn)real : find_nothing;
 }
 
-/// What dlsym (dlsym_*.S) does: go on to `next` as if we were not there, or return `value`.
+/// The decision about a call of dlsym, which dlsym_*.S carries out: jump to `next` with the caller's
+/// return address or, if `next` is null, return `value`.
 struct convtrace_dlsym_answer {
   void* value;
   dlsym_fn next;
@@ -94,7 +95,8 @@ struct convtrace_dlsym_answer {
 /// @param asked  the name that `next` gets: it may be replaced.
 struct convtrace_dlsym_answer convtrace_dlsym(void* handle, const char* name, const char** asked);
 
-/// What is found in the caller's own scope only a real dlsym that returns to the caller can tell.
+/// `found` may be wrong for RTLD_DEFAULT: only a real dlsym that returns to the caller searches the
+/// caller's own scope.
 static struct convtrace_dlsym_answer find_nccl(void* handle, int nccl, void* found, dlsym_fn next,
                                                const char** asked) {
   const struct convtrace_nccl_answer answer = convtrace_found_nccl(found, nccl);

@@ -56,7 +56,7 @@ extern int convtrace_keeps_memory;
 /// @return the driver's own function; null while no driver is loaded.
 convtrace_function convtrace_driver_function(enum convtrace_gated function);
 
-/// Whether `name` is one of the functions that take CUPTI's only subscription.
+/// @return whether `name` is one of the functions that take CUPTI's only subscription.
 int convtrace_is_subscription(const char* name);
 
 /// A caller looks one of them up, to call it: the engine ends its own subscription. There may be

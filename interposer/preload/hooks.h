@@ -17,7 +17,7 @@ static inline const struct convtrace_hooks_v1* convtrace_hooks(void) {
   return atomic_load_explicit(&convtrace_hooks_v1, memory_order_acquire);
 }
 
-/// Whether the engine that published `hooks` (may be null) has filled this entry.
+/// True if the engine that published `hooks` (may be null) has filled this entry.
 #define CONVTRACE_HAS_HOOK(hooks, entry)                                           \
   ((hooks) != NULL &&                                                              \
    (hooks)->bytes >= offsetof(struct convtrace_hooks_v1, entry) + sizeof(void*) && \

@@ -44,10 +44,10 @@ enum convtrace_nccl_function {
 /// @return the function of that name, a convtrace_nccl_function; -1: it has no wrapper.
 int convtrace_nccl_index(const char* name);
 
-/// What dlsym is to return for a function that has a wrapper.
+/// The result of dlsym for a function that has a wrapper.
 struct convtrace_nccl_answer {
   void* value;        /* null: no object has the function */
-  const char* second; /* not null: only if it sees this name, too, since all see the wrapper */
+  const char* second; /* not null: `value` holds only if dlsym finds this name, too */
 };
 
 /// @param found  the result of the real dlsym.

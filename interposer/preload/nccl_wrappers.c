@@ -94,7 +94,7 @@ static const struct copy* choose(const struct copy* from, size_t count, uintptr_
   return first;
 }
 
-/// What a call goes to; null: nothing.
+/// The function that a call is forwarded to; `real` null: there is none.
 struct target {
   convtrace_function real;
   int is_nccl;

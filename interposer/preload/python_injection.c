@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-/// Of the executable or of libpython, if there is one.
+/// Functions of the executable or of libpython; null where there is neither.
 extern int Py_AddPendingCall(int (*function)(void*), void* argument) __attribute__((weak));
 extern void* PyImport_GetModuleDict(void) __attribute__((weak));
 extern void* PyDict_GetItemString(void* dict, const char* key) __attribute__((weak));

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-/// Whether the observer may still be missing: set at process start, cleared when it is imported.
+/// 1 while the observer may be missing: set at process start, cleared when it is imported.
 extern _Atomic(int) convtrace_observer_missing;
 
 /// Asks Python to import the observer soon, on its main thread. Called where PyTorch allocates, on

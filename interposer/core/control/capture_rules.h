@@ -42,7 +42,7 @@ class CaptureRules {
 
   void set_mode(settings::Mode mode) noexcept { mode_.store(mode, std::memory_order_relaxed); }
 
-  /// Whether decide() can return kSnapshot with the present rules.
+  /// @return whether decide() can return kSnapshot with the present rules.
   [[nodiscard]] bool may_store() const;
 
  private:

@@ -72,7 +72,8 @@ class LiveControls {
   FactTable& facts_;
   ProcessRank rank_;
   Mutex all_rules_mutex_;
-  std::vector<settings::Rule> all_rules_ CONVTRACE_GUARDED_BY(all_rules_mutex_);  ///< of all ranks
+  /// Rules for all ranks; those of this rank are in rules_.
+  std::vector<settings::Rule> all_rules_ CONVTRACE_GUARDED_BY(all_rules_mutex_);
   settings::RuleBook rules_;
   StepControl steps_;
   NameFilter names_;

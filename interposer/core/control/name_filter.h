@@ -32,7 +32,7 @@ class NameFilter {
   /// Replaces the patterns and resets their counts, so call report() before.
   void replace(std::vector<settings::Pattern> include, std::vector<settings::Pattern> exclude);
 
-  /// Whether there is any pattern.
+  /// @return whether there is any pattern.
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool wants(format::StringId scope);
   [[nodiscard]] bool wants(format::KernelId kernel);

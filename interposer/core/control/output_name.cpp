@@ -98,7 +98,7 @@ int64_t process_start() {
   return real.tv_sec - boot.tv_sec + ticks / sysconf(_SC_CLK_TCK);
 }
 
-/// Whether this process created the file before it executed another program (exec).
+/// @return whether this process created the file before it executed another program (exec).
 bool is_own_earlier(const std::string& path, const OutputFacts& facts) {
   struct stat status;
   const int64_t start = process_start();

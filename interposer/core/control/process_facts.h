@@ -17,7 +17,7 @@ namespace convtrace::engine {
 /// of the argument.
 [[nodiscard]] std::vector<std::string> mask_secrets(std::vector<std::string> command_line);
 
-/// Whether values of that name are secret.
+/// @return whether values of that name are secret.
 [[nodiscard]] bool is_secret_name(std::string_view name);
 
 /// @return the arguments of this process, unmasked.

@@ -60,10 +60,10 @@ class StepBudget {
   Span began_;
   std::array<Span, kRound> round_;
   uint32_t in_round_ = 0;         ///< steps of the present round, without a gap
-  std::vector<double> extra_ns_;  ///< what the values of each round added
+  std::vector<double> extra_ns_;  ///< time that values added to each round
   std::vector<double> plain_ns_;  ///< steps without values, two of each round
   Span plain_;                    ///< all steps without values that were measured
-  double extra_spent_ns_ = 0;     ///< what calls of convtrace took for the values of all rounds
+  double extra_spent_ns_ = 0;     ///< time in convtrace's calls for the values of all rounds
   std::optional<Decision> decision_;
 };
 

@@ -16,7 +16,7 @@ namespace convtrace::engine {
 struct Frame {
   std::string function;  ///< "my_op(at::Tensor)+0x1c"; empty if no exported function fits
   const link_map* library = nullptr;  ///< the file that contains the address, or null
-  uint64_t offset = 0;  ///< of the address in that file, as in the file's symbol table
+  uint64_t offset = 0;                ///< the address in that file, as in the file's symbol table
 };
 
 [[nodiscard]] Frame find_frame(void* return_address);

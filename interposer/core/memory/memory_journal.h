@@ -76,14 +76,14 @@ class MemoryJournal {
   /// of apply_reports() forgets all generations of CPU memory, as their frees will not be reported.
   void stop_cpu() noexcept { cpu_stopped_.store(true); }
 
-  /// Whether reports of allocations carry call stacks from now on.
+  /// @param taken  whether reports of allocations carry call stacks from now on.
   void take_stacks(bool taken) noexcept { stacks_.store(taken, std::memory_order_relaxed); }
   /// From now on all reports carry call stacks, also those of frees.
   void take_all_stacks() noexcept { all_stacks_.store(true, std::memory_order_relaxed); }
   /// @return the call stack of a live generation's allocation, innermost first; empty if unknown.
   [[nodiscard]] std::vector<void*> allocation_stack(uint64_t generation) const;
 
-  /// Whether any allocator of that type of device has reported.
+  /// @return whether any allocator for that type of device has reported.
   [[nodiscard]] bool reported(format::Device::Type type) const noexcept {
     return seen_[static_cast<size_t>(type)].load(std::memory_order_relaxed) && !ended_for(type);
   }

@@ -25,7 +25,8 @@ constexpr uint32_t kHidden =
     0;  // the observer's own, and what Python 3.12 puts between native and its own
 constexpr std::string_view kShim = "<shim>";
 
-/// What tells a line from one of another code object that had the same address before.
+/// Identity of a line. The code object's address alone is not enough: another code object may have had
+/// it before.
 struct Place {
   uint64_t code = 0, instruction = 0, file = 0, name = 0, lines = 0, line = 0;
   bool operator==(const Place&) const = default;
@@ -187,7 +188,7 @@ bool is_python_frame(const void* frame) noexcept {
 
 std::string python_frame_text(const void* frame) {
   Reader* const reader = g_reader.load(std::memory_order_acquire);
-  // Of a fork's child a thread that is gone may hold it.
+  // Tries for a limited time: in a fork's child, a thread that no longer exists may hold the mutex.
   for (int i = 0; reader != nullptr && i < kMilliseconds; ++i) {
     if (!reader->mutex.try_lock()) {
       usleep(1000);

@@ -37,7 +37,7 @@ std::optional<Words<count>> words_at(uint64_t address) {
 
 using Frames = std::span<const KnownFrame>;
 
-/// Whether the frame at `address` and those before it are the known ones.
+/// @return whether the frame at `address` and those before it are the known ones.
 bool is_chain(uint64_t address, const PythonLayout& layout, Frames known) {
   for (const KnownFrame& one : known) {
     const auto frame = words_at<kFrameWords>(address);

@@ -21,8 +21,10 @@ namespace convtrace::engine {
 
 /// Offsets in bytes.
 struct PythonLayout {
-  size_t frame_in_state = 0;                       ///< of the innermost frame, or of a pointer's
-  std::optional<size_t> behind_pointer;            ///< of the innermost frame behind that pointer
+  /// In the thread state: offset of the innermost frame or, with behind_pointer, of a pointer to a
+  /// structure.
+  size_t frame_in_state = 0;
+  std::optional<size_t> behind_pointer;            ///< in that structure: the innermost frame
   size_t code = 0, previous = 0, instruction = 0;  ///< in a frame
   size_t first = 0, file = 0, name = 0, lines = 0, line = 0;  ///< in a code object
   size_t characters = 0;                                      ///< in a text

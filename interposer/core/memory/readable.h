@@ -7,7 +7,7 @@
 
 namespace convtrace::engine {
 
-/// Whether the byte at `address` can be read. Keeps errno.
+/// @return whether the byte at `address` can be read. Keeps errno.
 [[nodiscard]] bool is_readable(const void* address) noexcept;
 
 }  // namespace convtrace::engine

@@ -16,12 +16,12 @@ constexpr int kSuccess = 0;     // ncclSuccess
 constexpr int kInProgress = 7;  // ncclInProgress
 /// The result ring takes whole batches.
 constexpr size_t kMostAtOnce = 256;
-/// Of one group; more are counted as lost.
+/// Limit for one group; further wishes are counted as lost.
 constexpr size_t kMostWishes = 4096;
 
 bool is_good(int result) { return result == kSuccess || result == kInProgress; }
 
-/// Whether a kernel on that device may read the memory from `address` on.
+/// @return whether a kernel on that device may read `bytes` bytes from `address` on.
 bool is_readable(const cupti::MemoryRange& range, uint8_t device, uint64_t address,
                  uint64_t bytes) {
   if (range.freed || range.source == format::MemorySource::kMulticast) return false;
@@ -33,7 +33,7 @@ bool is_readable(const cupti::MemoryRange& range, uint8_t device, uint64_t addre
 
 }  // namespace
 
-/// What is known of a call of the program.
+/// A call of the program.
 struct NcclRecorder::Call {
   cupti::Position position;
   format::StringId op;

@@ -73,7 +73,8 @@ class NcclRecorder {
     static bool leave() noexcept { return --inside_ == 0; }
     /// A call of the program has returned. Counts groups.
     static void ended(int kind, bool good) noexcept;
-    /// Whether a call of this kind makes NCCL enqueue what was called.
+    /// @return whether a call of this kind makes NCCL enqueue work: a transfer outside of groups, or the
+    /// end of the outermost group.
     [[nodiscard]] static bool enqueues(int kind) noexcept;
     [[nodiscard]] static bool in_group() noexcept { return groups_ > 0; }
 

@@ -1,6 +1,7 @@
 #pragma once
 /// @file transfer.h
-/// What one rank's call of a collective, or of a transfer between two ranks, reads and writes.
+/// Describes one rank's call of a collective, or of a transfer between two ranks: the memory that it
+/// reads and writes, and its names.
 ///
 /// Place:    nccl_recorder.cpp.
 /// Threads:  pure functions.
@@ -14,14 +15,14 @@
 
 namespace convtrace::engine {
 
-/// Whether the call moves data.
+/// @return whether the call moves data.
 [[nodiscard]] constexpr bool is_transfer(int kind) noexcept {
   return kind >= CONVTRACE_NCCL_ALL_REDUCE && kind <= CONVTRACE_NCCL_RECV;
 }
 [[nodiscard]] constexpr bool is_between_two(int kind) noexcept {
   return kind == CONVTRACE_NCCL_SEND || kind == CONVTRACE_NCCL_RECV;
 }
-/// Whether one rank of the call is named: its root, its destination or its source.
+/// @return whether the call names one rank: its root, its destination or its source.
 [[nodiscard]] bool has_peer(int kind) noexcept;
 
 /// @return "all_reduce", ...

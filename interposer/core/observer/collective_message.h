@@ -23,10 +23,10 @@ struct OfCollective {
 [[nodiscard]] std::optional<format::Collective> parse_collective(const Message& message);
 [[nodiscard]] std::optional<OfCollective> parse_collective_values(const Message& message);
 
-/// What a message says of a tensor that a collective is using, or was.
+/// The contents of a message about a tensor that a collective is using, or was.
 struct FlightMessage {
   format::Op event;                      ///< without its step, generation and stack
-  std::optional<format::StringId> line;  ///< of the program
+  std::optional<format::StringId> line;  ///< the program's line
 };
 [[nodiscard]] std::optional<FlightMessage> parse_flight(const Message& message);
 

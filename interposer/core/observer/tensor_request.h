@@ -28,8 +28,8 @@ struct TensorRequest {
 /// @return nullopt if a field is outside its range or the message too short.
 [[nodiscard]] std::optional<TensorRequest> parse_tensor(const Message& message);
 
-/// Whether all elements lie in the storage, and their number does not exceed the storage so far
-/// that reading them would take seconds. A CPU tensor that fails this is not read.
+/// @return whether all elements lie in the storage, and their number does not exceed the storage so
+/// far that reading them would take seconds. A CPU tensor that fails this is not read.
 [[nodiscard]] bool in_bounds(const TensorRequest& request);
 
 /// @return the values of the first `count` elements in logical order, as samples are stored. Empty if

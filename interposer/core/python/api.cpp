@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kMostArguments = 8;
 
-/// Whether making an argument has failed: Python's error is set.
+/// @return whether making an argument has failed: Python's error is set.
 bool lacks_one(std::initializer_list<PyObject*> arguments) {
   return std::find(arguments.begin(), arguments.end(), nullptr) != arguments.end();
 }

@@ -1,4 +1,4 @@
-// What happens to each gradient and parameter, and to the operands of calls in compiled regions.
+// HotPath: gradients and parameters, and the operands of calls in compiled regions.
 
 #include <algorithm>
 #include <unordered_set>
@@ -67,7 +67,7 @@ bool HotPath::reset(PyObject* place, PyObject* step) {
          of_place_.recomputes.set(place, zero) && of_place_.inputs.set(place, zero);
 }
 
-/// Whether what is counted of a place is of another step. Mostly both are the same object.
+/// @return whether the counts of a place are of another step. Mostly both steps are the same object.
 bool HotPath::is_new_step(PyObject* place) const {
   PyObject* const now = of_observer_.step.of(observer_.get());
   PyObject* const then = of_place_.step.of(place);
@@ -338,7 +338,7 @@ Ref HotPath::ask(const Arguments& given) {
   return written_of(weights);
 }
 
-/// Whether groups and their parameters are the types that torch.optim.Optimizer makes.
+/// @return whether groups and their parameters have the types that torch.optim.Optimizer makes.
 bool HotPath::is_usual(PyObject* groups) {
   if (groups->type != api.PyList_Type) return false;
   for (Py_ssize_t g = 0; g < api.PyList_Size(groups); ++g) {

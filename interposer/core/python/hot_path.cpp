@@ -156,22 +156,23 @@ Ref HotPath::this_thread() {
   return found;
 }
 
-/// Whether torch is compiling or exporting, as Observer.compiles.
+/// As Observer.compiles. @param[out] is  whether torch is compiling or exporting. @return false if
+/// Python raised.
 bool HotPath::is_compiling(bool& is) const {
   PyObject* const flag = api.PyDict_GetItemWithError(compiler_.get(), is_compiling_.get());
   is = is_true(flag);
   return flag != nullptr || api.PyErr_Occurred() == nullptr;
 }
 
-/// Whether torch.jit.trace records this thread.
+/// @param[out] is  whether torch.jit.trace records this thread. @return false if Python raised.
 bool HotPath::is_tracing(bool& is) const {
   const Ref state = call(is_tracing_.get(), {});
   is = state && !is_none(state.get());
   return static_cast<bool>(state);
 }
 
-/// Whether values of a type contain no tensor. The answer is kept for types that live as long as the
-/// process.
+/// @return kAll if values of a type contain no tensor, else kUnusual. The answer is kept for types that
+/// live as long as the process.
 HotPath::Found HotPath::is_leaf(PyObject* type) {
   if (std::find(leaf_types_.begin(), leaf_types_.end(), type) != leaf_types_.end()) {
     return Found::kAll;

@@ -1,10 +1,10 @@
 #pragma once
 /// @file hot_path.h
-/// What the observer does for each module call, gradient and parameter, without Python bytecode.
+/// The observer's work for each module call, gradient and parameter, without Python bytecode.
 ///
 /// Place:    between the observer (convtrace_observer/base/native.py) and observer_abi.h. The
 ///           observer's own functions are the reference: they run where this part cannot load, and
-///           for whatever it leaves to them. Both work on the same objects and pack the same
+///           for all cases that it leaves to them. Both work on the same objects and pack the same
 ///           messages into the same batch.
 /// Threads:  those that hold the GIL. It is released while the engine reads large values, or enqueues
 ///           work on a device.
@@ -124,10 +124,10 @@ class HotPath {
   bool occurrence(PyObject* place, uint32_t phase, PyObject* slot, uint32_t& call);
 
   Port port_;
-  uint64_t number_;  ///< of this HotPath, in the process
+  uint64_t number_;  ///< number of this HotPath in the process
   TensorReader reader_;
   uint32_t until_timed_ = 30;            // as in base/scopes.py
-  std::vector<std::vector<char>> free_;  // of calls that are over
+  std::vector<std::vector<char>> free_;  // buffers of finished calls
   std::vector<uint32_t> input_slots_, output_slots_, gradient_slots_;
   std::vector<const PyObject*> leaf_types_;
   Ref named_slots_;

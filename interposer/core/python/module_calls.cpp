@@ -1,4 +1,4 @@
-// What happens at each module call.
+// HotPath: module calls.
 
 #include "interposer/core/python/work.h"
 
@@ -115,7 +115,7 @@ bool HotPath::left(const Call& call, PyObject* output) {
   if (!is_none(call.module)) {
     const Ref buffers = own_attribute(call.module, module_buffers_.get());
     if (!buffers) api.PyErr_Clear();
-    // What is not a dictionary, as a ScriptModule's, is left to Python.
+    // Buffers that are no dictionary, as a ScriptModule's, are left to Python.
     const bool is_empty =
         buffers && buffers.get()->type == api.PyDict_Type && api.PyDict_Size(buffers.get()) == 0;
     if (!is_empty && !work.leave([&](PyObject*) {
@@ -155,7 +155,7 @@ Ref HotPath::entry_of(PyObject* thread, PyObject* module, PyObject* caller,
   return of_entry_.wrapper.of(entry.get()) == caller ? none() : std::move(entry);
 }
 
-/// Whether the module's attributes are the objects that were recorded, as ModuleFacts._is_told.
+/// As ModuleFacts._is_told. @return whether the module's attributes are the objects that were recorded.
 bool HotPath::is_told(PyObject* entry, PyObject* module) {
   const Ref now = own_attribute(module, dict_.get());
   PyObject* const settings = of_entry_.settings.of(entry);
@@ -228,7 +228,7 @@ Ref HotPath::enter(const Arguments& given) {
   slot.call = count;
   const bool sound =
       !is_set(of_observer_.capture) || entered(now, args, given.values[2]) || fail("module inputs");
-  // What a handler raises behind this call, leave() does not see.
+  // A signal handler runs now, because leave() is not called if one raises after this call.
   if (!sound || api.PyErr_CheckSignals() != 0) {
     restore(now);
     return {};

@@ -15,7 +15,7 @@ constexpr char kCapsule[] = "convtrace.hot_path";
 
 using Function = Ref (HotPath::*)(const Arguments&);
 
-/// What Python calls: `self` is a capsule with the HotPath.
+/// The function that Python calls; `self` is a capsule with the HotPath.
 template <Function function, Py_ssize_t count>
 PyObject* entry(PyObject* self, PyObject* const* args, Py_ssize_t given) noexcept {
   auto* const path = static_cast<HotPath*>(api.PyCapsule_GetPointer(self, kCapsule));

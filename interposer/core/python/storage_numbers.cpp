@@ -8,7 +8,7 @@
 namespace convtrace::python {
 namespace {
 
-/// Whether nothing else refers to a dictionary: it has no storage then.
+/// @return whether nothing else refers to a dictionary: its storage no longer exists then.
 bool is_alone(const PyObject* token) {
   return static_cast<uint32_t>(token->refcount) == 1;  // 3.14 has flags above
 }
@@ -34,8 +34,8 @@ uint64_t StorageNumbers::of(PyObject* storage) {
   return number;
 }
 
-/// What dictionaries hold may run code of the program when they go, which may ask for a number: so they go
-/// last.
+/// Releases the dictionaries at the end: objects in them may run code of the program when they are
+/// destroyed, and that code may ask for a number.
 void StorageNumbers::forget(const std::vector<PyObject*>& dead) {
   std::vector<Ref> last;
   last.reserve(dead.size());

@@ -104,7 +104,7 @@ std::string text_of(PyObject* object, const char* name) {
   return text != nullptr ? text : "";
 }
 
-/// Whether it is a function of Python, or a method that has its signature.
+/// @return whether it is a function of Python, or a method that has its signature.
 bool has_code(PyObject* original) {
   const Ref key(api.PyUnicode_InternFromString("__code__"));
   const bool has = key && attribute(original, key.get());

@@ -192,7 +192,7 @@ Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) 
   return outcome == Outcome::kRead ? read_base(tensor, message.fixed) : outcome;
 }
 
-/// Whether the elements are what lies in memory, not negated or conjugated when they are read.
+/// @return kRead if memory holds the elements as they are, kLeft if reads negate or conjugate them.
 Outcome TensorReader::is_as_stored(PyObject* tensor, DType dtype) {
   const bool is_complex = dtype == DType::kC64 || dtype == DType::kC128;
   if (!is_complex && format::number_class(dtype) != format::NumberClass::kFloat) {
@@ -262,8 +262,8 @@ Outcome TensorReader::read_base(PyObject* tensor, convtrace_tensor& fixed) {
   return failed(fixed.storage_base) ? Outcome::kFailed : Outcome::kRead;
 }
 
-/// What a tensor lies in. Its type is known, and the address of its elements or, where that is 0, of
-/// its storage.
+/// Reads the memory of a tensor: addresses, storage, version. @pre The message has the type, and the
+/// address of the elements or, where that is 0, of the storage.
 Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
   convtrace_tensor& fixed = message.fixed;
   const uint64_t offset = word(storage_offset_(tensor));

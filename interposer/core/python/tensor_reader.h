@@ -65,8 +65,8 @@ class TensorReader {
   }
   /// @param tensor  is_plain().
   Outcome read(PyObject* tensor, TensorMessage& message);
-  /// Whether a tensor lies in host memory that torch has allocated: other storages cannot be resized.
-  /// @param tensor  is_plain(). @return false also for an older torch, which does not say.
+  /// @param tensor  is_plain(). @return whether the tensor lies in host memory that torch has allocated:
+  /// other storages cannot be resized. False also for an older torch, which does not provide this.
   bool is_torchs(PyObject* tensor, const TensorMessage& message);
   StorageNumbers& numbers() { return numbers_; }
 

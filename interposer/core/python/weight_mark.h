@@ -1,12 +1,11 @@
 #pragma once
 /// @file weight_mark.h
-/// What is kept of a parameter when it is recorded, to see later whether the program has written it
-/// since: the number of its storage, how often torch has counted a write to it, and some of its
-/// elements.
+/// A fingerprint of a recorded parameter, which shows later whether the program has written to it: the
+/// number of its storage, torch's count of writes, and a digest of some elements.
 ///
-/// Torch counts no write through `.data`, through numpy, or by another process; the elements show it.
-/// Writes of few elements by such ways are not seen, and none in memory of a device. What torch has
-/// not allocated itself (a mapped file, an array) may be gone while the parameter is still there.
+/// Torch does not count writes through `.data`, through numpy, or by another process; the digest shows
+/// them, except writes of few elements and writes to device memory. Memory that torch has not allocated
+/// itself (a mapped file, an array) may be unmapped while the parameter still exists.
 ///
 /// Place:    under hot_path.h; Owner.mark of calls/naming.py is the reference.
 /// Threads:  those that hold the GIL.
@@ -17,7 +16,7 @@
 
 namespace convtrace::python {
 
-/// Elements of a tensor that are looked at, evenly spaced, the first and the last among them.
+/// Number of elements in the digest, evenly spaced from the first to the last.
 inline constexpr uint64_t kProbed = 8;
 inline constexpr unsigned kStorageBits = 40;
 

@@ -62,7 +62,7 @@ format::Event EventQueue::computed(const std::byte* packed) noexcept {
   auto& value = std::get<format::TensorStats>(event);
   const uint64_t count = value.bytes / format::element_bytes(value.dtype);
   const auto view = stats::dense_view(packed + packed_bytes(event), value.dtype, count);
-  // Of dense elements: it cannot fail.
+  // Cannot fail for dense elements.
   (void)stats::compute_on_cpu(view, value.capture, result_);
   stats::describe(value, result_, true);
   return event;

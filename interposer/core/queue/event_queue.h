@@ -80,7 +80,7 @@ class EventQueue {
   Wakeup& wakeup_;
   std::array<std::atomic<uint64_t>, format::kEnumCount<format::LossReason>> losses_{};
   RingMerge merge_;            ///< used by the thread that drains
-  stats::StatsResult result_;  ///< of the value that computed() has made last
+  stats::StatsResult result_;  ///< result of the last call of computed(), to which its event points
 };
 
 }  // namespace convtrace::engine

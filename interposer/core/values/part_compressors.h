@@ -39,7 +39,7 @@ struct PartJob {
   std::shared_ptr<const StoredValue> value;
   std::shared_ptr<ValuePart> part;
   uint64_t offset = 0;
-  std::shared_ptr<const ValuePart> base;  ///< of the previous value; null: none
+  std::shared_ptr<const ValuePart> base;  ///< the same part of the previous value; null: none
   uint64_t base_hash = 0;
   std::vector<std::byte> payload;  ///< empty: compression failed
   bool base_was_useless = false;

@@ -27,7 +27,7 @@ struct ValuePart {
 
   std::unique_ptr<std::byte[]> bytes;
   uint32_t size = 0;
-  /// Of the chain of differences, as stored; known once it is compressed.
+  /// Length of the chain of differences that ends here; known once the part is compressed.
   std::atomic<uint8_t> depth{kDepthUnknown};
 
   [[nodiscard]] Bytes view() const { return {bytes.get(), size}; }

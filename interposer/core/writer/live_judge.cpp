@@ -19,9 +19,9 @@ std::span<const format::Finding> LiveJudge::see(const format::Event& event) {
   return records_;
 }
 
-/// Whether a rule suppresses the finding: one for its scope, or for its kernel in its scope. The
-/// reader of a stale value did nothing wrong, so a rule for the scope that made the value counts as
-/// well.
+/// @return whether a rule suppresses the finding: one for its scope, or for its kernel in its scope.
+/// The reader of a stale value did nothing wrong, so a rule for the scope that made the value counts
+/// as well.
 bool LiveJudge::suppressed(const judge::Verdict& verdict) {
   if (rules_.empty()) return false;
   const format::Finding& finding = verdict.record;

@@ -263,7 +263,7 @@ bool WriterThread::append_losses(format::TraceWriter& writer) {
   for (size_t i = 0; i < losses.size(); ++i) {
     if (losses[i] == 0) continue;
     lost_ += losses[i];
-    // What no reader knows is counted and named in the trace: nothing went wrong.
+    // Tensors of unsupported kinds do not make a trace incomplete; the trace counts and names them.
     if (static_cast<format::LossReason>(i) != format::LossReason::kTensorKind)
       missing_ += losses[i];
     format::Loss loss;

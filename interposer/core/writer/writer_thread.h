@@ -150,12 +150,12 @@ class WriterThread {
   std::atomic<bool> finishing_{false};
   std::atomic<const char*> trigger_{nullptr};
   std::atomic<uint32_t> triggers_handled_{0};
-  uint64_t steps_ = 0;        ///< that have begun
-  uint64_t value_bytes_ = 0;  ///< of stored values, before compression
+  uint64_t steps_ = 0;        ///< steps that have begun
+  uint64_t value_bytes_ = 0;  ///< size of the stored values before compression
   bool bytes_said_ = false;
   bool cut_off_ = false;        ///< the trace has reached max_bytes
-  uint64_t findings_ = 0;       ///< of level error, not suppressed
-  uint64_t warnings_ = 0;       ///< findings of that level, not suppressed
+  uint64_t findings_ = 0;       ///< findings of level error, not suppressed
+  uint64_t warnings_ = 0;       ///< findings of level warning, not suppressed
   bool cpu_unwatched_ = false;  ///< allocations of CPU tensors are not reported from some step on
   std::optional<uint32_t> nan_step_;  ///< the first step with a NaN or a positive infinity
   bool urgent_ = false;  ///< something was written that must not wait until its chunk is full
