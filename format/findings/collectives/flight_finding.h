@@ -26,6 +26,7 @@ struct FlightFinding {
   uint64_t whole = 0;       ///< receive-overlaps: bytes of the overwritten gradient, or 0
   format::Op other{};       ///< receive-overlaps: the tensor of the earlier call
   bool one_call = false;    ///< receive-overlaps: both are of one call, which is over
+  format::Level level = format::Level::kError;
   uint64_t occurrence = 1;  ///< number of findings of the same kind and place, including this one
 };
 

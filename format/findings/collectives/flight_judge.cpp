@@ -155,6 +155,7 @@ FlightJudge::Kind FlightJudge::kind_of(format::StringId slot) {
          : name == "grad_unclipped" ? Kind::kUnclipped
          : name == "grad_norm"      ? Kind::kNorm
          : name == "param"          ? Kind::kParameter
+         : name == "buffer"         ? Kind::kBuffer
                                     : Kind::kOther;
   return *kind;
 }
@@ -183,7 +184,7 @@ void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
         event.value.version != flight.call.value.version)
       flight.changed = event;
   }
-  const End end = kind == Kind::kInput                                  ? End::kModule
+  const End end = kind == Kind::kInput || kind == Kind::kBuffer         ? End::kModule
                   : kind == Kind::kOutputGradient                       ? End::kBackward
                   : kind == Kind::kGradient || kind == Kind::kUnclipped ? End::kOptimizer
                                                                         : End::kNone;
@@ -209,15 +210,22 @@ void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& f
   say(std::move(finding), findings);
 }
 
-/// Two tensors that one call receives, none of which is all of the other. Calls that are not waited
-/// for are judged when they are made.
+/// Two tensors that one call receives and that overlap. Calls that are not waited for are judged when
+/// they are made.
 void FlightJudge::look_at_windows(const format::TensorStats& event, Findings& findings) {
-  if (!definitions_.text(event.slot).starts_with("received") || event.layout != 0) return;
-  if (std::exchange(receiving_, event.collective) != event.collective) windows_.clear();
-  if (!flights_.empty() || windows_.size() == kMostTensors) return;
+  if (event.layout != 0) return;
+  if (std::exchange(receiving_, event.collective) != event.collective) {
+    windows_.clear();
+    sent_.reset();
+  }
+  const std::string_view slot = definitions_.text(event.slot);
+  if (slot == "sent:0") sent_ = {event.bytes, event.stats.hash};
+  if (!slot.starts_with("received") || !flights_.empty() || windows_.size() == kMostTensors) return;
+  const bool is_own_part_lost = definitions_.text(event.op) == "all_gather" && sent_ &&
+                                sent_->bytes == event.bytes && sent_->hash != event.stats.hash;
   for (const Window& other : windows_) {
     const bool same = event.address == other.memory.address && event.bytes == other.memory.bytes;
-    if (same || event.value.storage != other.memory.value.storage ||
+    if ((same && !is_own_part_lost) || event.value.storage != other.memory.value.storage ||
         !overlap(event.address, event.bytes, other.memory.address, other.memory.bytes))
       continue;
     FlightFinding finding;
@@ -230,6 +238,7 @@ void FlightJudge::look_at_windows(const format::TensorStats& event, Findings& fi
     finding.call.value = event.value;
     finding.other.slot = other.slot;
     finding.one_call = true;
+    if (same) finding.level = format::Level::kWarning;
     finding.address = std::max(event.address, other.memory.address);
     finding.bytes =
         std::min(event.address + event.bytes, other.memory.address + other.memory.bytes) -
@@ -341,6 +350,7 @@ void FlightJudge::say(FlightFinding finding, Findings& findings) {
 
 void FlightJudge::forget() {
   windows_.clear();
+  sent_.reset();
   exchanged_.forget();
   flights_.clear();
   uses_.clear();

@@ -6,12 +6,14 @@
 /// - used-before-wait, read: a module, an optimizer, a clipping function, a backward pass or a
 ///   tagged op took memory that a collective writes, and had not waited for the collective when it
 ///   was done. A taker that waits inside, or that hands the tensor on as its output, is innocent.
-///   A module takes its parameters, too, if all of them are being written.
+///   A module takes its parameters, too, if all of them are being written, and the buffers that it
+///   writes.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
-///   for, or two receptions of one call have a part in common (windows of an all_gather; one tensor
-///   again and again is of a program that does not want the results); or a part of a gradient that
-///   the optimizer takes was received over (exchanged.h).
+///   for, or two receptions of one call have a part in common (windows of an all_gather); or a part
+///   of a gradient that the optimizer takes was received over (exchanged.h). One tensor for all
+///   parts of an all_gather is a warning, where it does not hold what this rank has sent: a program
+///   may not want the results.
 ///
 /// Passed over: what reads a tensor that is sent; the value of a loss, which a backward pass does
 /// not need; whatever leaves no record, such as arithmetic outside of modules.
@@ -69,7 +71,8 @@ class FlightJudge {
     kGradient,
     kUnclipped,
     kNorm,
-    kParameter
+    kParameter,
+    kBuffer
   };
   /// The event that ends a use.
   enum class End : uint8_t { kModule, kBackward, kOptimizer, kNone };
@@ -89,6 +92,9 @@ class FlightJudge {
     Memory memory;
   };
   using Window = Parameter;  ///< one of the tensors that a call receives
+  struct Sent {
+    uint64_t bytes = 0, hash = 0;
+  };
 
   void on(const format::TensorStats& event, Findings& findings);
   void on(const format::Scope& event, Findings& findings);
@@ -119,6 +125,7 @@ class FlightJudge {
   std::vector<Flight> flights_;  ///< oldest first
   uint64_t receiving_ = 0;       ///< the call of windows_
   std::vector<Window> windows_;
+  std::optional<Sent> sent_;  ///< by the call of windows_
   std::vector<Use> uses_;
   std::unordered_map<uint32_t, std::vector<Parameter>> parameters_;  ///< by scope
   std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread: last call when its op began

@@ -63,8 +63,10 @@ std::string overlapping(const FlightFinding& finding, const format::Definitions&
            std::string(definitions.text(finding.call.op)) + " has " +
            std::to_string(finding.bytes) + " bytes in common with " +
            std::string(definitions.text(finding.other.slot)) +
-           " of the same call: what one rank sent lies over what another one sent. Compare the "
-           "offsets of the parts with their sizes.";
+           " of the same call: what one rank sent lies over what another one sent. " +
+           (finding.level == format::Level::kError
+                ? "Compare the offsets of the parts with their sizes."
+                : "Give each part a tensor of its own: [tensor] * ranks is one tensor.");
   return called(finding.call, definitions) + ", has " + std::to_string(finding.bytes) +
          " bytes in common with " + called(finding.other, definitions) +
          ", which the program had not waited for" +
@@ -91,7 +93,7 @@ format::Finding record_of(const FlightFinding& finding) {
   event.header.seq = 0;
   event.place = finding.place;
   event.kind = finding.kind;
-  event.level = format::Level::kError;
+  event.level = finding.level;
   event.op = finding.call.op;
   event.slot = finding.slot ? finding.slot : finding.call.slot;
   if (finding.slot) event.other = finding.call.slot;

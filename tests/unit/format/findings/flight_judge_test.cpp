@@ -166,6 +166,29 @@ TEST_CASE("parameters that are all being written are used by their module", "[fl
   CHECK(p.findings.size() == 2);
 }
 
+TEST_CASE("a buffer that is being written is used by the module that writes it", "[flights]") {
+  Program p;
+  p.receives();
+  p.scope("h.1", true);
+  SECTION("that does not wait") {
+    p.record("h.1", "buffer:mean");
+    p.scope("h.1", false);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.findings[0].kind == FindingKind::kUsedBeforeWait);
+    return;
+  }
+  SECTION("that waits") {
+    p.record("h.1", "buffer:mean");
+    p.waits();
+    p.scope("h.1", false);
+  }
+  SECTION("and has another one") {
+    p.record("h.1", "buffer:mean", {.storage = 9, .generation = 9});
+    p.scope("h.1", false);
+  }
+  CHECK(p.findings.empty());
+}
+
 TEST_CASE("receptions that are on their way at once have no common memory", "[flights]") {
   Program p;
   p.receives({.bytes = 128});
@@ -181,7 +204,7 @@ TEST_CASE("receptions that are on their way at once have no common memory", "[fl
 
 TEST_CASE("windows of one call that overlap", "[flights]") {
   Program p;
-  const auto gathers = [&p](uint64_t call, const char* slot, Part part) {
+  const auto gathers = [&p](uint64_t call, const char* slot, Part part, uint64_t hash = 7) {
     format::TensorStats event;
     event.op = p.definitions.intern("all_gather");
     event.slot = p.definitions.intern(slot);
@@ -189,11 +212,26 @@ TEST_CASE("windows of one call that overlap", "[flights]") {
     event.bytes = part.bytes;
     event.value = {.storage = part.storage, .generation = part.generation};
     event.collective = call;
+    event.stats.hash = hash;
     p.see(event);
   };
+  gathers(1, "sent:0", {.bytes = 100, .storage = 2}, 8);
   gathers(1, "received:0", {.bytes = 100});
   SECTION("side by side") { gathers(1, "received:1", {.offset = 100, .bytes = 100}); }
-  SECTION("one tensor twice") { gathers(1, "received:1", {.bytes = 100}); }
+  SECTION("one tensor twice") {
+    SECTION("that holds what was sent") { gathers(1, "received:1", {.bytes = 100}, 8); }
+    SECTION("of calls that send nothing") {
+      gathers(2, "received:0", {.bytes = 100});
+      gathers(2, "received:1", {.bytes = 100});
+    }
+    SECTION("that holds another rank's part") {
+      gathers(1, "received:1", {.bytes = 100});
+      REQUIRE(p.findings.size() == 1);
+      CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+      CHECK(p.findings[0].bytes == 100);
+      return;
+    }
+  }
   SECTION("of two calls") { gathers(2, "received:1", {.offset = 96, .bytes = 100}); }
   SECTION("what is sent from there") { gathers(1, "sent:0", {.offset = 96, .bytes = 100}); }
   SECTION("another storage") { gathers(1, "received:1", {.offset = 96, .storage = 2}); }
