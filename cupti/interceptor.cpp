@@ -8,7 +8,6 @@
 #include <new>
 #include <set>
 
-#include "cupti/driver/context_scope.h"
 #include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/gate/cuda_state.h"

@@ -5,11 +5,11 @@
 
 #include "reader/columns/definition_check.h"
 #include "reader/event_decoder.h"
-#include "reader/file_identity.h"
 #include "reader/metadata_decoder.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"
 #include "reader/snapshots.h"
+#include "reader/trace_index.h"
 
 namespace convtrace::reader {
 namespace {

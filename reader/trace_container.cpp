@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "reader/file_identity.h"
 #include "reader/metadata_decoder.h"
 #include "reader/payload_reader.h"
 #include "reader/record_scanner.h"

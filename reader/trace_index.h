@@ -1,11 +1,13 @@
 #pragma once
 /// @file trace_index.h
-/// Finds the records of a trace: from its index if that is valid, else by a scan.
+/// Decides whether a file is a readable trace, and finds its records: from its index if that is valid,
+/// else by a scan.
 ///
-/// Place:    trace_container.cpp.
+/// Place:    trace_container.cpp; trace_check.cpp, which uses identify() alone.
 /// Errors:   damage is added to the ProblemList; a missing index is no damage.
-/// Source:   format/FORMAT.md section 7.
+/// Source:   format/FORMAT.md sections 2 and 7.
 
+#include <optional>
 #include <vector>
 
 #include "format/file/layout.h"
@@ -14,6 +16,18 @@
 #include "reader/problem.h"
 
 namespace convtrace::reader {
+
+struct FileIdentity {
+  std::optional<format::FileHeader> header;  ///< nullopt: it is damaged
+  uint32_t file_tag = 0;
+};
+
+/// @return kNotATrace, kUnsupportedVersion (detail: major), kUnsupportedFeature (detail: bit),
+/// kIoError, kEmpty, kTruncated (shorter than a file header).
+[[nodiscard]] Result<FileIdentity> identify(const ByteSource& source);
+
+/// @return kUnsupportedFeature (detail: bit) if a feature is not known here.
+[[nodiscard]] Status check_features(uint32_t required_features);
 
 struct TraceIndex {
   std::vector<format::RecordEntry> entries;  ///< ascending, without INDEX and FOOTER

@@ -20,7 +20,7 @@ ROOMS = {
     "format/findings/collectives": "format/findings/common",
     "format/findings/memory": "format/findings/common",
     "format/findings/ops": "format/findings/common",
-    "format/findings": "format/findings/collectives format/findings/common format/findings/memory format/findings/ops",
+    "format/findings": "format/findings/collectives format/findings/memory format/findings/ops",
     "format/schema": "",
     "format/file/columns": "format/schema",
     "format/file": "format/file/columns format/schema",

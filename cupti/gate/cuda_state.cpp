@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cupti/driver/context_scope.h"
 #include "cupti/driver/own_calls.h"
 #include "cupti/driver/report.h"
 

@@ -6,7 +6,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "cupti/driver/context_scope.h"
 #include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
 

@@ -10,7 +10,6 @@
 
 #include "cupti/driver/mutation.h"
 #include "cupti/driver/own_calls.h"
-#include "cupti/driver/relaxed_capture.h"
 #include "cupti/kernels/kernel_name.h"
 
 namespace convtrace::cupti {

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "cupti/driver/own_calls.h"
-#include "cupti/driver/relaxed_capture.h"
 
 namespace convtrace::cupti {
 namespace {

@@ -5,7 +5,8 @@
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/helper_threads.h"
 #include "cupti/stats/cpu/host_fp.h"
-#include "cupti/stats/stats.h"
+#include "cupti/stats/finalize.h"
+#include "cupti/stats/tile/hash.h"
 #include "cupti/stats/tile/layout.h"
 #include "cupti/stats/tile/merge.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cupti/driver/context_scope.h"
 #include "cupti/driver/cuda_error.h"
 #include "cupti/driver/mutation.h"
+#include "cupti/driver/own_calls.h"
 #include "cupti/stats/kernels/fatbin.h"
 
 namespace convtrace::cupti {

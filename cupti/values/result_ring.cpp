@@ -8,8 +8,8 @@
 
 #include "cupti/driver/mutation.h"
 #include "cupti/kernels/output_learner.h"
+#include "cupti/memory/quarantine.h"
 #include "cupti/stats/cpu/host_fp.h"
-#include "cupti/values/poisoned_samples.h"
 #include "cupti/values/stream_uses.h"
 
 namespace convtrace::cupti {
@@ -27,6 +27,25 @@ bool is_same(const stats::Layout& a, const stats::Layout& b) {
   return a.data == b.data && a.dtype == b.dtype && a.count == b.count && a.rank == b.rank &&
          std::equal(a.shape, a.shape + a.rank, b.shape) &&
          std::equal(a.strides, a.strides + a.rank, b.strides);
+}
+
+/// @param samples  raw elements. @return how many still hold the pattern of CONVTRACE_POISON, which no
+/// kernel counts. Only floats count: the pattern is a NaN that no computation produces, while an
+/// integer may have it by chance.
+uint64_t count_poisoned(std::span<const std::byte> samples, format::DType dtype) noexcept {
+  using format::DType;
+  constexpr uint64_t kPattern = uint64_t{kFreshPattern} << 32 | kFreshPattern;
+  const bool halves = dtype == DType::kF16 || dtype == DType::kBF16;
+  if (!halves && dtype != DType::kF32 && dtype != DType::kF64) return 0;
+  uint64_t found = 0;
+  const size_t bytes = format::element_bytes(dtype);
+  for (; samples.size() >= bytes; samples = samples.subspan(bytes)) {
+    const auto is = [&](const void* pattern) {
+      return std::memcmp(samples.data(), pattern, bytes) == 0;
+    };
+    found += is(&kPattern) || (halves && is(reinterpret_cast<const std::byte*>(&kPattern) + bytes));
+  }
+  return found;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "format/file/columns/launch_columns.h"
 #include "format/file/columns/stats_columns.h"
 #include "format/file/layout.h"
-#include "format/schema/chunk_fields.h"
+#include "format/schema/conventions.h"
 
 namespace convtrace::format {
 namespace {

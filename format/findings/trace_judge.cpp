@@ -1,7 +1,7 @@
 #include "format/findings/trace_judge.h"
 
-#include "format/findings/finding_text.h"
-#include "format/findings/ops/op_text.h"
+#include "format/findings/memory/memory_judge.h"
+#include "format/findings/ops/op_finding.h"
 
 namespace convtrace::judge {
 

@@ -109,7 +109,7 @@ constexpr std::optional<DType> dtype_from_string(std::string_view text) {
   return std::nullopt;
 }
 
-/// How the numbers of a Stats are to be read (see stats.h).
+/// How the numbers of a Stats are to be read (see format/model/stats.h).
 enum class NumberClass : uint8_t { kFloat, kSigned, kUnsigned, kBytes };
 
 constexpr NumberClass number_class(DType dtype) {

@@ -10,7 +10,7 @@
 #include "format/base/log.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/control/process_facts.h"
-#include "interposer/core/preload_library.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
 #include "interposer/core/signal_trigger.h"
 #include "interposer/core/writer/trace_opener.h"

@@ -33,7 +33,7 @@
 #include "interposer/core/observer/op_recorder.h"
 #include "interposer/core/queue/event_queue.h"
 #include "interposer/core/runtime/fact_table.h"
-#include "interposer/core/runtime/spare_threads.h"
+#include "interposer/core/runtime/process_threads.h"
 #include "interposer/core/runtime/spent_time.h"
 #include "interposer/core/writer/live_judge.h"
 #include "interposer/core/writer/writer_thread.h"

@@ -6,9 +6,9 @@
 #include "format/base/log.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/engine.h"
-#include "interposer/core/preload_library.h"
+#include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
-#include "interposer/core/runtime/thread_count.h"
+#include "interposer/core/runtime/process_threads.h"
 
 namespace convtrace::engine {
 

@@ -2,10 +2,13 @@
 // once, in every state of tracing.
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <atomic>
 
 #include "cupti/abi/hooks_v1.h"
+#include "format/settings/run_mark.h"
+#include "format/settings/settings.h"
 #include "interposer/core/engine.h"
 #include "interposer/core/lifecycle.h"
 #include "interposer/core/runtime/guarded.h"
@@ -100,6 +103,16 @@ bool publish_hooks() noexcept {
   if (slot == nullptr) return true;  // not preloaded: only the observer is there
   const convtrace_hooks_v1* expected = nullptr;
   return slot->compare_exchange_strong(expected, &kHooks) || expected == &kHooks;
+}
+
+std::atomic<int>* cpu_reports() noexcept {
+  return static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, CONVTRACE_CPU_ALLOC_SYMBOL));
+}
+
+void mark_explained() noexcept {
+  settings::leave_run_mark(getenv(settings::kAnnounceName.data()));
+  if (auto* const slot = static_cast<int*>(dlsym(RTLD_DEFAULT, CONVTRACE_EXPLAINED_SYMBOL)))
+    *slot = 1;
 }
 
 }  // namespace convtrace::engine

@@ -18,7 +18,6 @@
 #include "format/settings/controls.h"
 #include "interposer/core/control/empty_trace_reasons.h"
 #include "interposer/core/engine.h"
-#include "interposer/core/preload_library.h"
 #include "interposer/core/runtime/guarded.h"
 
 namespace convtrace::engine {

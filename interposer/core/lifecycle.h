@@ -1,12 +1,15 @@
 #pragma once
 /// @file lifecycle.h
-/// Creates and ends the process's only engine: start, fork and exit.
+/// Creates and ends the process's only engine (start, fork and exit), and connects it with the preload
+/// library.
 ///
 /// The driver enters with InitializeInjection and the observer with convtrace_start; both get the
 /// same engine. Nothing is printed or created unless a setting is wrong.
 ///
 /// Threads:  any.
 /// Errors:   none reach the host.
+
+#include <atomic>
 
 namespace convtrace::engine {
 
@@ -25,5 +28,12 @@ Engine* running_engine() noexcept;
 /// Publishes the engine's functions in the preload library's table (hooks_v1.h), if there is one.
 /// @return false if another copy of the engine has published its own.
 bool publish_hooks() noexcept;
+
+/// @return the switch for reports of CPU tensors; null if the library is not loaded.
+[[nodiscard]] std::atomic<int>* cpu_reports() noexcept;
+
+/// Notes, for the preload library and for `convtrace run`, that the user has a trace or was told
+/// why not.
+void mark_explained() noexcept;
 
 }  // namespace convtrace::engine

@@ -6,6 +6,7 @@
 ///           event is counted instead of being shown with a wrong or empty name.
 /// Memory:   one bit for each id, computed once.
 
+#include <algorithm>
 #include <vector>
 
 #include "format/model/definitions.h"
@@ -20,7 +21,9 @@ class DefinitionCheck {
 
   /// @return whether all ids of `event` are none or defined, including those in the definitions of
   /// kernels and stacks.
-  [[nodiscard]] bool resolves(const format::Event& event) const;
+  [[nodiscard]] bool resolves(const format::Event& event) const {
+    return format::visit_event([this](const auto& e) { return resolves(e); }, event);
+  }
   template <typename Kind>
   [[nodiscard]] bool resolves(const Kind& event) const {
     bool all_known = true;
@@ -41,5 +44,21 @@ class DefinitionCheck {
   // Indexed by id.
   std::vector<bool> strings_, kernels_, stacks_;
 };
+
+inline DefinitionCheck::DefinitionCheck(const format::Definitions& definitions) {
+  const format::Definitions::Counts counts = definitions.counts();
+  strings_.resize(size_t{counts.strings} + 1);
+  kernels_.resize(size_t{counts.kernels} + 1);
+  stacks_.resize(size_t{counts.stacks} + 1);
+  for (format::StringId id; (id = definitions.next(id));) strings_[id.value] = true;
+  for (format::KernelId id; (id = definitions.next(id));) {
+    const format::KernelDef kernel = definitions.kernel(id);
+    kernels_[id.value] = known(kernel.name) && known(kernel.family);
+  }
+  for (format::StackId id; (id = definitions.next(id));) {
+    stacks_[id.value] = std::ranges::all_of(
+        definitions.stack(id), [this](format::StringId frame) { return known(frame); });
+  }
+}
 
 }  // namespace convtrace::reader

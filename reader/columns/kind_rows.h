@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "format/file/columns/words.h"
-#include "format/schema/chunk_fields.h"
+#include "format/schema/conventions.h"
 #include "reader/columns/definition_check.h"
 #include "reader/columns/row_table.h"
 #include "reader/columns/text_budget.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "format/findings/common/occurrence.h"
+#include "format/findings/common/wording.h"
 
 namespace convtrace::judge {
 namespace {

@@ -1,8 +1,7 @@
 #include <string>
 
 #include "format/findings/collectives/flight_finding.h"
-#include "format/findings/common/occurrence.h"
-#include "format/findings/common/tensor_text.h"
+#include "format/findings/common/wording.h"
 
 namespace convtrace::judge {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file recent.h
-/// A bounded table that drops its oldest entries.
+/// A bounded table that drops its oldest entries, and its keys.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,12 @@
 
 namespace convtrace::judge {
 
+/// @return a key from several numbers: `sum` is the key of those before `word`.
+[[nodiscard]] inline uint64_t mix(uint64_t sum, uint64_t word) {
+  return (sum ^ word) * 0xD6E8FEB86659FD93 + (sum >> 29);
+}
+
+/// Holds the kMost newest keys.
 template <typename Value>
 class Recent {
  public:

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -30,11 +31,12 @@
 #include "format/findings/memory/life_table.h"
 #include "format/findings/memory/stale_values.h"
 #include "format/findings/memory/stream_order.h"
+#include "format/model/definitions.h"
 #include "format/model/events.h"
 
 namespace convtrace::judge {
 
-/// The contents of a finding, without its text (finding_text.h).
+/// The contents of a finding, without its text.
 struct MemoryFinding {
   /// The user of the address, if it is no kernel.
   enum class Taker : uint8_t { kKernel, kCopyDestination, kCopySource, kTensor };
@@ -63,6 +65,17 @@ struct MemoryFinding {
   /// Number of times that this kernel did this in this scope, including this one.
   uint64_t occurrence = 1;
 };
+
+/// The operand that held the address: "arg:1", "destination", "source"; "" for a tensor, which has
+/// a slot.
+[[nodiscard]] std::string slot_text(const MemoryFinding& finding);
+
+/// @return one paragraph for readers who do not know the manual.
+[[nodiscard]] std::string describe(const MemoryFinding& finding,
+                                   const format::Definitions& definitions);
+
+/// @return the record without its message. The caller interns a slot that is slot_text().
+[[nodiscard]] format::Finding record_of(const MemoryFinding& finding);
 
 class MemoryJudge {
  public:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "format/findings/common/occurrence.h"
+#include "format/findings/common/wording.h"
 #include "format/findings/ops/shared_memory.h"
 
 namespace convtrace::judge {

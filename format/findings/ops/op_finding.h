@@ -1,10 +1,12 @@
 #pragma once
 /// @file op_finding.h
-/// The contents of a finding about a tagged op, without its text (op_text.h).
+/// A finding about a tagged op, and its text (op_text.cpp): what happened, what it means, what to do.
 
 #include <cstdint>
+#include <string>
 
 #include "format/findings/ops/last_owners.h"
+#include "format/model/definitions.h"
 #include "format/model/events.h"
 
 namespace convtrace::judge {
@@ -37,5 +39,12 @@ struct OpFinding {
   /// Number of times that this op did this in this scope, including this one.
   uint64_t occurrence = 1;
 };
+
+/// @return one paragraph for readers who do not know the manual.
+[[nodiscard]] std::string describe(const OpFinding& finding,
+                                   const format::Definitions& definitions);
+
+/// @return the record without its message.
+[[nodiscard]] format::Finding record_of(const OpFinding& finding);
 
 }  // namespace convtrace::judge

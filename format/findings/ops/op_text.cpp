@@ -1,9 +1,9 @@
-#include "format/findings/ops/op_text.h"
+#include "format/findings/ops/op_finding.h"
 
 #include <cinttypes>
 #include <cstdio>
 
-#include "format/findings/common/tensor_text.h"
+#include "format/findings/common/wording.h"
 #include "format/model/op_names.h"
 
 namespace convtrace::judge {

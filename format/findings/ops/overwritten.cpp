@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
-#include "format/findings/common/hash_mix.h"
-#include "format/findings/common/occurrence.h"
+#include "format/findings/common/recent.h"
+#include "format/findings/common/wording.h"
 #include "format/model/op_names.h"
 
 namespace convtrace::judge {

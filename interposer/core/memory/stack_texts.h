@@ -10,6 +10,9 @@
 ///           libraries have the same file name, the second goes by its path.
 /// Threads:  any. A mutex, symbol look-ups and disk access, once for each address and library: only
 ///           used when a finding is made, or for CONVTRACE_STACKS=all.
+/// Source:   dladdr(3), dl_iterate_phdr(3), elf(5) "Notes".
+
+#include <link.h>
 
 #include <span>
 #include <string>
@@ -17,7 +20,6 @@
 
 #include "format/base/mutex.h"
 #include "format/model/definitions.h"
-#include "interposer/core/memory/frame.h"
 #include "interposer/core/runtime/fact_table.h"
 
 namespace convtrace::engine {

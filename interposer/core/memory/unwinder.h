@@ -1,6 +1,6 @@
 #pragma once
 /// @file unwinder.h
-/// Call stacks of the host as return addresses; frame.h converts them into text when a finding is
+/// Call stacks of the host as return addresses; stack_texts.h converts them into text when a finding is
 /// made. In the place of the interpreter's frames they have lines of Python (python_frames.h).
 ///
 /// Where libunwind (libunwind.h) cannot be used, glibc's backtrace() is, which takes 150 ns a frame

@@ -5,9 +5,8 @@
 #include "cupti/stats/compute.h"
 #include "format/base/clock.h"
 #include "format/base/log.h"
-#include "interposer/core/observer/collective_message.h"
-#include "interposer/core/observer/kernel_message.h"
-#include "interposer/core/observer/poison_count.h"
+#include "interposer/core/observer/element_counts.h"
+#include "interposer/core/observer/parsed_messages.h"
 #include "interposer/core/observer/tensor_request.h"
 #include "interposer/core/runtime/loss_of.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace convtrace::python {
 
@@ -31,6 +32,8 @@ bool Api::load() {
 namespace {
 
 constexpr size_t kMostArguments = 8;
+
+constinit PyObject* g_hide = nullptr;  // takes frames off a traceback; owned; guarded by the GIL
 
 /// @return whether making an argument has failed: Python's error is set.
 bool lacks_one(std::initializer_list<PyObject*> arguments) {
@@ -109,6 +112,27 @@ Ref CMethod::operator()(PyObject* object) {
     function_ = reinterpret_cast<Function>(api.PyCFunction_GetFunction(bound.get()));
   }
   return call(bound.get(), {});
+}
+
+void hide_frames_by(PyObject* function) {
+  if (function != nullptr) api.Py_IncRef(function);
+  const Ref last(std::exchange(g_hide, function));
+}
+
+void hide_frames() {
+  if (g_hide == nullptr || api.PyErr_Occurred() == nullptr) return;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  api.PyErr_Fetch(&type, &value, &traceback);
+  api.PyErr_NormalizeException(&type, &value, &traceback);
+  if (value != nullptr && traceback != nullptr &&
+      api.PyException_SetTraceback(value, traceback) == 0) {
+    Ref left = call(g_hide, {value});
+    if (left) {
+      const Ref before(std::exchange(traceback, is_none(left.get()) ? nullptr : left.release()));
+    }
+  }
+  api.PyErr_Clear();
+  api.PyErr_Restore(type, value, traceback);
 }
 
 }  // namespace convtrace::python

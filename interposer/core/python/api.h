@@ -141,4 +141,14 @@ class CMethod {
   Function function_ = nullptr;
 };
 
+/// Sets the function that hide_frames() calls: it takes an error, removes the observer's frames from its
+/// traceback, and returns the rest of the traceback (base/frames.py).
+/// @param function  kept for as long as the process lives; null for none.
+void hide_frames_by(PyObject* function);
+
+/// Removes the observer's frames from the traceback of the error that is set: one that a handler of a
+/// signal has raised while the observer ran, and that goes on to the program. A traceback that cannot
+/// be changed stays as it is.
+void hide_frames();
+
 }  // namespace convtrace::python

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "interposer/core/python/surrounded.h"
-#include "interposer/core/python/tracebacks.h"
 
 namespace convtrace::python {
 namespace {

@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "interposer/core/python/tracebacks.h"
-
 namespace convtrace::python {
 namespace {
 

@@ -9,10 +9,30 @@
 #include <cerrno>
 #include <utility>
 
-#include "interposer/core/runtime/recursion_guard.h"
 #include "interposer/core/runtime/state.h"
 
 namespace convtrace::engine {
+
+/// Marks that the calling thread is inside convtrace, so that calls of convtrace are not traced
+/// themselves. Converts to false for a nested entry. Initial-exec TLS: the engine is loaded with dlopen,
+/// and the default TLS model may call malloc at a thread's first access.
+class RecursionGuard {
+ public:
+  RecursionGuard() noexcept : entered_(!inside_) { inside_ = true; }
+  ~RecursionGuard() {
+    if (entered_) inside_ = false;
+  }
+  RecursionGuard(const RecursionGuard&) = delete;
+  RecursionGuard& operator=(const RecursionGuard&) = delete;
+
+  explicit operator bool() const noexcept { return entered_; }
+  [[nodiscard]] static bool inside() noexcept { return inside_; }
+
+ private:
+  static inline thread_local constinit bool inside_ __attribute__((tls_model("initial-exec"))) =
+      false;
+  bool entered_;
+};
 
 /// Runs `fn`; an exception is counted and gives `otherwise`. Used directly by code that is inside
 /// already, behind noexcept interfaces (event_sink.h, interceptor.h).

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "format/findings/finding_text.h"
 #include "tests/support/catch.h"
 #include "tests/unit/format/findings/judge_events.h"
 

@@ -1,4 +1,4 @@
-#include "format/findings/ops/op_text.h"
+#include "format/findings/ops/op_finding.h"
 
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "format/findings/ops/op_text.h"
+#include "format/findings/ops/op_finding.h"
 #include "tests/support/catch.h"
 
 using namespace convtrace;

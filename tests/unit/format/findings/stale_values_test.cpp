@@ -1,4 +1,4 @@
-#include "format/findings/finding_text.h"
+#include "format/findings/memory/memory_judge.h"
 #include "tests/support/catch.h"
 #include "tests/unit/format/findings/judge_events.h"
 

@@ -1,10 +1,9 @@
-#include "format/findings/finding_text.h"
+#include "format/findings/memory/memory_judge.h"
 
 #include <cinttypes>
 #include <cstdio>
 
-#include "format/findings/common/occurrence.h"
-#include "format/findings/common/tensor_text.h"
+#include "format/findings/common/wording.h"
 
 namespace convtrace::judge {
 namespace {

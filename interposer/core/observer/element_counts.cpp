@@ -1,4 +1,4 @@
-#include "interposer/core/observer/padding_count.h"
+#include "interposer/core/observer/element_counts.h"
 
 #include <numeric>
 #include <utility>

@@ -1,17 +1,27 @@
 #pragma once
-/// @file poison_count.h
-/// Counts elements that still hold the pattern of CONVTRACE_POISON.
+/// @file element_counts.h
+/// Counts elements of tensors in host memory: those equal to a padding index, and those that still hold
+/// the pattern of CONVTRACE_POISON.
 ///
-/// Threads:  pure function.
+/// Threads:  pure functions.
 /// Source:   interposer/preload/poison.h, cupti/memory/quarantine.h
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "cupti/memory/quarantine.h"
-#include "interposer/core/observer/padding_count.h"
+#include "cupti/stats/tile/tensor_view.h"
 
 namespace convtrace::engine {
+
+struct PaddingCount {
+  uint64_t count = 0;
+  std::vector<uint64_t> rows;  ///< for each index of the first dimension, if the tensor is a batch
+};
+
+/// @param view  of integers; all its elements are readable.
+[[nodiscard]] PaddingCount count_padding(const stats::TensorView& view, int64_t index);
 
 /// Counts whole words of 8 bytes that hold the pattern, because one integer or 8-bit float may be
 /// equal to it by chance.

@@ -1,6 +1,13 @@
-#include "interposer/core/observer/collective_message.h"
+#include "interposer/core/observer/parsed_messages.h"
+
+#include <vector>
 
 namespace convtrace::engine {
+namespace {
+
+constexpr uint32_t kMaxParams = 4096;  // 32 KiB of parameters, 8 bytes each
+
+}  // namespace
 
 std::optional<format::Collective> parse_collective(const Message& message) {
   const auto fixed = message.as<convtrace_collective>();
@@ -59,6 +66,22 @@ std::optional<FlightMessage> parse_flight(const Message& message) {
   event.storage_bytes = fixed->storage_bytes;
   if (fixed->line != 0) flight.line = format::StringId{fixed->line};
   return flight;
+}
+
+std::optional<cupti::KernelSignature> parse_kernel(const Message& message,
+                                                   const format::Definitions& definitions) {
+  const auto fixed = message.as<convtrace_kernel>();
+  if (!fixed || fixed->param_count > kMaxParams) return std::nullopt;
+  std::vector<convtrace_kernel_param> params(fixed->param_count);
+  if (!message.copy(sizeof *fixed, params.size(), params.data())) return std::nullopt;
+  cupti::KernelSignature signature;
+  signature.kernel = definitions.text(format::StringId{fixed->name});
+  for (const convtrace_kernel_param& param : params) {
+    if (param.dtype >= format::kEnumCount<format::DType>) return std::nullopt;
+    signature.params.push_back({format::StringId{param.slot}, param.is_pointer != 0,
+                                static_cast<format::DType>(param.dtype)});
+  }
+  return signature;
 }
 
 }  // namespace convtrace::engine

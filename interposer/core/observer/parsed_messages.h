@@ -1,6 +1,6 @@
 #pragma once
-/// @file collective_message.h
-/// Parses the messages about collectives.
+/// @file parsed_messages.h
+/// Parses the messages about collectives, and about kernels that a compiler of the program has loaded.
 ///
 /// Place:    observer_port.cpp.
 /// Threads:  pure functions.
@@ -8,6 +8,8 @@
 
 #include <optional>
 
+#include "cupti/kernels/kernel_signature.h"
+#include "format/model/definitions.h"
 #include "format/model/events.h"
 #include "interposer/core/observer/message_reader.h"
 
@@ -29,5 +31,9 @@ struct FlightMessage {
   std::optional<format::StringId> line;  ///< the program's line
 };
 [[nodiscard]] std::optional<FlightMessage> parse_flight(const Message& message);
+
+/// @return nullopt if the message is malformed.
+[[nodiscard]] std::optional<cupti::KernelSignature> parse_kernel(
+    const Message& message, const format::Definitions& definitions);
 
 }  // namespace convtrace::engine

@@ -1,7 +1,11 @@
 #pragma once
-/// @file tensor_text.h
-/// The name of a tensor in the text of a finding.
+/// @file wording.h
+/// Texts that all findings share, and how often a repeated finding is reported.
+///
+/// Threads:  pure functions.
 
+#include <bit>
+#include <cstdint>
 #include <string>
 
 #include "format/model/definitions.h"
@@ -9,7 +13,20 @@
 
 namespace convtrace::judge {
 
-/// "input:0 of module h.1 (call 0, forward)", "output:0 of op demo::gelu in module h.0 (...)"
+/// A repeated finding is reported four times, then at each doubling: enough to see it, without a
+/// flood.
+[[nodiscard]] constexpr bool worth_saying(uint64_t occurrence) {
+  return occurrence <= 4 || std::has_single_bit(occurrence);
+}
+
+/// @return the last sentence of the text of a repeated finding; "" for the first one.
+[[nodiscard]] inline std::string repeated_text(uint64_t occurrence) {
+  if (occurrence == 1) return "";
+  return " It is occurrence " + std::to_string(occurrence) + " of the same.";
+}
+
+/// @return the name of a tensor: "input:0 of module h.1 (call 0, forward)", "output:0 of op demo::gelu
+/// in module h.0 (...)".
 [[nodiscard]] inline std::string tensor_text(format::StringId slot, format::StringId op,
                                              const format::Place& place,
                                              const format::Definitions& definitions) {
