@@ -282,7 +282,7 @@ class OptimizerFacts(ObservedTest):
         optimizer = torch.optim.AdamW([nn.Parameter(torch.ones(2))], lr=torch.tensor(0.125))
         batch = self.observer.threads.state.batch
         with Refuse():
-            known, _ = facts.meet(optimizer)
+            known, _ = facts.meet(optimizer, optimizer._zero_grad_profile_name)
             facts.tell(batch, optimizer, optimizer.param_groups, known)
             optimizer.param_groups[0]["lr"] = nn.Linear  # no tensor at all
             facts.tell(batch, optimizer, optimizer.param_groups, known)
@@ -325,7 +325,7 @@ class OptimizerFacts(ObservedTest):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
         optimizer.param_groups[0]["lr"] = torch.ones((), device="meta")
         facts = program_facts.OptimizerFacts(self.observer)
-        known, _ = facts.meet(optimizer)
+        known, _ = facts.meet(optimizer, optimizer._zero_grad_profile_name)
         facts.tell(self.observer.threads.state.batch, optimizer, optimizer.param_groups, known)
         self.observer.threads.state.batch.submit()
         self.assertIn("tensor", [f.value for f in self.fake.of("event_fact") if f.name.endswith(".lr")])

@@ -58,7 +58,7 @@ class Observer(State):
         self.operations = aten_ops.AtenOps(self, torch)
         self.module_facts = program_facts.ModuleFacts(self, torch)
         self.hook_facts = hooks.Hooks(self)
-        self.marks = program_facts.Marks(torch)
+        self.marks = program_facts.Marks(torch, self.read.unobserved)
         self.generators = program_facts.Generators(torch, self.read.unobserved, self.marks)
         self.repeated_ops = repeated_ops.RepeatedOps(self, torch)
         self.reused_outputs = reused_outputs.ReusedOutputs(self, torch)

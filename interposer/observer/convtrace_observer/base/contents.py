@@ -62,8 +62,16 @@ def attributes(thing):
 def attribute(thing, name):
     """@return an attribute in an object's dictionary or slots; None where it is in neither."""
     found = dict.get(attributes(thing), name, _NOTHING)
-    if found is not _NOTHING:
-        return found
+    return found if found is not _NOTHING else _in_slot(thing, name)
+
+
+def several(thing, names):
+    """@return attribute() of each name, for one search of the dictionary"""
+    held = attributes(thing)
+    return [_in_slot(thing, name) if (found := dict.get(held, name, _NOTHING)) is _NOTHING else found for name in names]
+
+
+def _in_slot(thing, name):
     slot = found_in(type(thing), name)
     try:
         return slot.__get__(thing) if type(slot) is types.MemberDescriptorType else None

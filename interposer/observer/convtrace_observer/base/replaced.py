@@ -27,7 +27,7 @@ class Replaced:
             self.set(owner, name, make(original))
 
     def surround(self, observer, owner, name, before, after=_nothing_behind, original=None):
-        """Has each call begin with `before` and end with `after` (interposer/core/python/surrounded.h), without a frame of
+        """Has each call begin with `before` and end with `after` (interposer/core/python/surrounded.cpp), without a frame of
         Python where that can be. An owner without such a function is left as it is.
         @param original  of a class that has the function from this one, which a base of it has"""
         if original is None:
@@ -66,7 +66,7 @@ def surrounded(observer, original, before, after=_nothing_behind, owner=None, of
 
 
 def framed(observer, original, before, after=_nothing_behind):
-    """As interposer/core/python/surrounded.h, where that cannot be, or a function of Python must stay one: with a frame."""
+    """As interposer/core/python/surrounded.cpp, where that cannot be, or a function of Python must stay one: with a frame."""
     is_folded = observer.is_folded
 
     @frames.unseen

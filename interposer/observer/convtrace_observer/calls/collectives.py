@@ -195,6 +195,8 @@ class Collectives:
         return function
 
     def begin_step(self, step):
+        if not (self._pending or self._flights.any()):
+            return
         try:
             self.read_complete()
             self._flights.give_up(step)
@@ -228,6 +230,8 @@ class Collectives:
 
     def waited(self, since=None):
         """C++ has just waited for the calls behind the id `since`, or for some."""
+        if not self._pending:
+            return
         try:
             self.read_complete(since)
         except Exception as error:

@@ -87,6 +87,10 @@ class Flights:
             if not flight.writes and flight.acknowledged is None:
                 flight.acknowledged = flight.versions()
 
+    def any(self):
+        """Whether calls are under way that give_up() looks at."""
+        return bool(self._known)
+
     def give_up(self, step=None):
         """Calls that were not waited for until the begin of `step`, or at all. In the step that ends, receptions may have
         passed unseen, if its values were not recorded."""

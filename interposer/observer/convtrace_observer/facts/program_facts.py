@@ -17,11 +17,18 @@ _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
 _POSITION_BYTES = 4  # of the position in random's words, which lies before them
-_MARK_BYTES = 48  # of torch's state the seed, the position and three words, and its end with the kept normal number
-_MT19937_BYTES = 624 * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
+_MARK_BYTES = 48  # the seed or position with some words, or some words with what lies behind them
+_MT19937_WORDS = 624
+_MT19937_BYTES = _MT19937_WORDS * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
+# What torch's get_state() begins with: seed, words left, whether it was seeded, position, words. Where the generator lies in
+# memory these are of 8, 4, 4 and 4 bytes and 4 each, and behind them the kept normal numbers, 4 bytes that fill up included.
+_TORCH_STATE = struct.Struct("<QiiQ%dQ" % _MT19937_WORDS)
+_TORCH_HEAD, _TORCH_KEPT_BYTES = struct.Struct("<QiB3xI"), 28
 MAX_CHANGES = 16  # of a module's attributes
 _COMPILED = "_orig_mod"  # by this name the wrapper that torch.compile returns holds a module
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
+# Attribute of an optimizer with an object that it alone has, while it is kept here: the text that torch makes for each of them.
+TOKEN = "_zero_grad_profile_name"
 _SWEPT_FIRST = 64  # optimizers, before the first look for those that are gone
 _MOST_NUMBERED = 1024  # optimizers; names of settings are kept for each. Further ones share a number
 _MAX_MODES = 16  # changes of a module's mode that are told
@@ -214,12 +221,6 @@ class _Group:
             self.keys, self.at, self.objects = keys, at, objects
 
 
-def _token(optimizer):
-    """An object that an optimizer alone has, while it is kept here: the text that torch makes for each of them."""
-    name = contents.attribute(optimizer, "_zero_grad_profile_name")
-    return type(optimizer) if name is None else name
-
-
 class _Optimizer:
     """What is known of one. `number`: None where it shares one. `groups`: a _Group of each of its groups."""
 
@@ -238,9 +239,10 @@ class OptimizerFacts:
         self._count, self._most = 0, _SWEPT_FIRST
         self._groups_of_further = []
 
-    def meet(self, optimizer):
-        """@return (its _Optimizer, whether it is seen for the first time)"""
-        token = _token(optimizer)
+    def meet(self, optimizer, token):
+        """`token`: its attribute TOKEN. @return (its _Optimizer, whether it is seen for the first time)"""
+        if token is None:
+            token = type(optimizer)
         known = self._known.get(id(token))
         if known is not None:
             return known[1], False
@@ -312,8 +314,7 @@ class Generators:
         self._numpy_keeps = False  # a normal number, which is drawn without a trace in the marks
 
     def tell(self, batch):
-        with self._unobserved():
-            marks = self._marks.read()
+        marks = self._marks.read()
         if marks == self._told and None not in marks and not self._numpy_keeps:
             return
         told, self._told = self._told, marks
@@ -329,10 +330,7 @@ class Generators:
                 signals.let_pass(error)
 
     def _of_torch(self):
-        with self._unobserved():
-            state = self._torch.default_generator.get_state()
-            content = ctypes.string_at(state.data_ptr(), state.nbytes)
-        yield "rng.torch", digest(content)
+        yield "rng.torch", digest(_content_of(self._torch.default_generator, self._unobserved))
 
     def _of_cuda(self):
         for index, state in enumerate(_cuda_states(self._torch.cuda) or ()):
@@ -356,14 +354,19 @@ class Marks:
     """What is another one after each draw from any of these generators, cheaper than their states: a position with words that
     change when it begins again, and kept normal numbers, except numpy's."""
 
-    def __init__(self, torch):
-        self._torch = torch
-        self._python, self._numpy = (None, None), (None, ())  # (generator, where its marks lie)
+    def __init__(self, torch, unobserved):
+        self._torch, self._unobserved = torch, unobserved
+        # (generator, where its marks lie)
+        self._cpu, self._python, self._numpy = (None, None), (None, None), (None, ())
 
     def read(self):
         """@return objects to compare, of torch's generator on CPUs, those on GPUs, Python's and numpy's: None where there is
-        one and its mark cannot be had. Must run inside `with unobserved()`."""
-        return tuple(map(self._mark, (self._of_torch, self._of_cuda, self._of_python, self._of_numpy)))
+        one and its mark cannot be had"""
+        try:
+            return self._of_torch(), self._of_cuda(), self._of_python(), self._of_numpy()
+        except Exception as error:
+            signals.let_pass(error)
+            return tuple(map(self._mark, (self._of_torch, self._of_cuda, self._of_python, self._of_numpy)))
 
     def _mark(self, read):
         try:
@@ -373,9 +376,16 @@ class Marks:
             return None
 
     def _of_torch(self):
-        state = self._torch.default_generator.get_state()
-        begin, size = state.data_ptr(), state.nbytes
-        return ctypes.string_at(begin, _MARK_BYTES), ctypes.string_at(begin + size - _MARK_BYTES, _MARK_BYTES)
+        generator, where = self._cpu
+        current = self._torch.default_generator
+        if generator is not current:
+            where = _torch_memory(self._torch, current, _content_of(current, self._unobserved))
+            self._cpu = current, where
+        if where is not None:
+            first, last = where
+            return first.raw, last.raw
+        content = _content_of(current, self._unobserved)
+        return content[:_MARK_BYTES], content[-_MARK_BYTES:]
 
     def _of_cuda(self):
         return _cuda_states(self._torch.cuda)
@@ -416,6 +426,31 @@ def _cuda_states(cuda):
     if cuda.is_current_stream_capturing():
         return None
     return ["%d+%d" % (generator.initial_seed(), generator.get_offset()) for generator in cuda.default_generators]
+
+
+def _content_of(generator, unobserved):
+    """@return the state of a generator of torch"""
+    with unobserved():
+        state = generator.get_state()
+        return ctypes.string_at(state.data_ptr(), state.nbytes)
+
+
+def _torch_memory(torch, generator, content):
+    """Where the marks of torch's generator on CPUs lie, whose get_state() makes a tensor each time; None where it does not lie in
+    memory as expected. `content`: its state."""
+    if type(generator) is not torch._C.Generator or len(content) < _TORCH_STATE.size:
+        return None
+    begin = generator._cdata
+    seed, left, seeded, position, *words = _TORCH_STATE.unpack_from(content)
+    words = struct.pack("<%dI" % len(words), *words)
+    # An object that holds all words is that long at least, and what lies in front of them is short.
+    at = ctypes.string_at(begin, len(words)).find(words[:len(words) // 2])
+    before = at - _TORCH_HEAD.size
+    if before < 0 or ctypes.string_at(begin + at, len(words)) != words:
+        return None
+    if _TORCH_HEAD.unpack(ctypes.string_at(begin + before, _TORCH_HEAD.size)) != (seed, left, seeded, position):
+        return None
+    return _mark_at(begin + before), _mark_at(begin + at + len(words) + _TORCH_KEPT_BYTES - _MARK_BYTES)
 
 
 def _python_memory(random):

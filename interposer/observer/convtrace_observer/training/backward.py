@@ -93,7 +93,7 @@ class Backward:
 
     def _told(self, thread, enter, losses=()):
         observer = self._observer
-        observer.hot.backward(thread, observer.names.place(""), enter, losses, observer.port.intern("loss"))
+        observer.hot.backward(thread, observer.names.place(""), enter, losses, observer.port.intern("loss") if enter else 0)
 
     def mark(self, thread, place, enter, losses, slot):
         """Records that the pass begins or ends, and in front of its begin the tensors that it begins from."""

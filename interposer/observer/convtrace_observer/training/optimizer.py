@@ -9,6 +9,8 @@ from ..facts import placements, program_facts
 from . import shared_memory
 
 _NOTED = 8  # number of weights of a root that are checked
+# Attributes of an optimizer that are read in each step, before it and behind it.
+_BEFORE, _BEHIND = (program_facts.TOKEN, "param_groups", "state"), ("param_groups", "state")
 _GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
 
 
@@ -141,19 +143,19 @@ class Optimizers:
     @spent.sampled
     def _began(self, thread, optimizer, args, kwargs):
         self._observer.steps.sees_optimizer = True
-        known, is_new = self._facts.meet(optimizer)
+        token, groups, state = contents.several(optimizer, _BEFORE)
+        known, is_new = self._facts.meet(optimizer, token)
         if is_new:
             self._count_updates(thread, optimizer)
-        groups = contents.attribute(optimizer, "param_groups")
         self._facts.tell(thread.batch, optimizer, groups, known)
-        raised = self._take(self._find(thread, optimizer))
+        raised = self._take(self._find(thread, optimizer)) if self._steps else None
         before = raised.before if raised is not None else (thread.slot[0], thread.slot[1])  # forward, or inside of backward
         step = _Step(id(optimizer), thread, before, known)
         self._steps.append(step)
         thread.slot[0] = 0
         thread.slot[1] = engine.OPTIMIZER
         if not _has_closure(optimizer, args, kwargs):
-            self._read_gradients(thread, optimizer, step, groups)
+            self._read_gradients(thread, step, groups, state)
 
     def _find(self, thread, optimizer):
         """@return the step that an optimizer is in; None if it is in none"""
@@ -179,8 +181,7 @@ class Optimizers:
             try:
                 if observer.active and not observer.is_compiling():
                     thread = observer.threads.state
-                    groups = contents.attribute(optimizer, "param_groups")
-                    self._read_gradients(thread, optimizer, self._find(thread, optimizer), groups)
+                    self._read_gradients(thread, self._find(thread, optimizer), *contents.several(optimizer, _BEHIND))
             except Exception as error:
                 observer.failed("gradients of a closure", error)
             try:
@@ -191,7 +192,7 @@ class Optimizers:
 
         return gather
 
-    def _read_gradients(self, thread, optimizer, step, groups):
+    def _read_gradients(self, thread, step, groups, state):
         """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call. `step`: None
         for an optimizer that is in none."""
         if step is None or not step.unread:
@@ -200,7 +201,7 @@ class Optimizers:
         if self._observer.capture:
             self._observer.hot.parameters(thread, groups, True)
             if step.known.number is not None:
-                self._shared.before(thread, step.known.number, optimizer, groups)
+                self._shared.before(thread, step.known.number, groups, state)
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer
@@ -220,13 +221,15 @@ class Optimizers:
         observer = self._observer
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        step, groups = self._find(thread, optimizer), contents.attribute(optimizer, "param_groups")
-        self._read_gradients(thread, optimizer, step, groups)  # behind a closure, which is left alone: a program may know it
-        self._take(step)
+        step, (groups, state) = self._find(thread, optimizer), contents.several(optimizer, _BEHIND)
+        if step is not None:
+            if step.unread:
+                self._read_gradients(thread, step, groups, state)  # behind a closure, which is left alone: a program may know it
+            self._take(step)
         if observer.capture:
             observer.hot.parameters(thread, groups, False)
             if step is not None and step.known.number is not None:
-                self._shared.after(thread, step.known.number, optimizer, groups)
+                self._shared.after(thread, step.known.number, groups, state)
             if self._keeps_state:
                 self.record(thread, engine.OPTIMIZER, self._state(optimizer))
         else:

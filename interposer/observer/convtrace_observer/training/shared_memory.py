@@ -47,9 +47,9 @@ class SharedMemory:
         self._in_turn = set()  # pairs of states' parameters that two optimizers write, which are told once
         self._written = {}  # (storage, address) of a state -> {number of an optimizer: the _Item as it left it}
 
-    def before(self, thread, number, optimizer, groups):
-        """Before a step, whose gradients are complete. `groups`: the optimizer's."""
-        state = contents.attribute(optimizer, "state")  # a property would run code of the program, and is another optimizer's
+    def before(self, thread, number, groups, state):
+        """Before a step, whose gradients are complete. `groups`, `state`: the optimizer's, as its own dictionary has them: a
+        property would run code of the program, and is another optimizer's."""
         if not issubclass(type(state), dict):
             return  # somebody else's optimizer
         watch = self._watches.get(number)
@@ -70,7 +70,7 @@ class SharedMemory:
             gradients = self._items((parameter, self._observer.read.bare(parameter).grad, owner.place, "grad:" + owner.name)
                                     for parameter, owner in all_parameters)
             watch.gradients, before = {}, watch.gradients
-            states = self._items(self._states(optimizer, all_parameters))
+            states = self._items(self._states(state, all_parameters))
             for first, second in _pairs(gradients + states):
                 if first.slot.startswith("grad:") and second.slot.startswith("state:"):
                     self._tell(thread, watch, number, first, second, "held")
@@ -85,8 +85,8 @@ class SharedMemory:
                                  if item.memory.storage in watch.written}
         self._submit(thread)
 
-    def after(self, thread, number, optimizer, groups):
-        """Behind a step."""
+    def after(self, thread, number, groups, state):
+        """Behind a step. `groups`, `state`: as they are then."""
         watch = self._watches.get(number)
         if watch is None or not watch.due:
             return
@@ -96,7 +96,7 @@ class SharedMemory:
                                   for parameter, owner in all_parameters)
             for first, second in _pairs(weights):
                 self._tell(thread, watch, number, first, second, "updated")
-            states = self._items(self._states(optimizer, all_parameters))
+            states = self._items(self._states(state, all_parameters))
             for first, second in _pairs(weights + states):
                 if first.slot.startswith("param:") and second.slot.startswith("state:"):
                     self._tell(thread, watch, number, first, second, "held")
@@ -137,8 +137,8 @@ class SharedMemory:
         item.tensor = None
         known[number] = item
 
-    def _states(self, optimizer, parameters):
-        states, bare = contents.by_identity(contents.attribute(optimizer, "state")), self._observer.read.bare
+    def _states(self, state, parameters):
+        states, bare = contents.by_identity(state), self._observer.read.bare
         for parameter, owner in parameters:
             for key, tensor in contents.items(states.get(id(parameter))):
                 if issubclass(type(tensor), self._tensor) and bare(tensor).numel() > 1:  # one that counts may be everybody's
