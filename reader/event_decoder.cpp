@@ -14,8 +14,7 @@
 #include "reader/columns/kind_rows.h"
 #include "reader/columns/launch_rows.h"
 #include "reader/columns/stats_rows.h"
-#include "reader/columns/sums_rows.h"
-#include "reader/columns/verified_chunk.h"
+#include "reader/columns/verified_payload.h"
 
 namespace convtrace::reader {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "format/schema/defs_generated.h"
 #include "format/schema/meta_generated.h"
-#include "reader/columns/sums_rows.h"
 #include "reader/columns/text_budget.h"
+#include "reader/columns/verified_payload.h"
 
 namespace convtrace::reader {
 namespace {
@@ -14,7 +14,6 @@ namespace {
 namespace wire = format::wire;
 using format::StringId;
 
-constexpr flatbuffers::uoffset_t kMaxDepth = 16;
 constexpr flatbuffers::uoffset_t kMaxTables = 16;  // one table; strings are not counted
 
 template <typename T>

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "reader/columns/sums_rows.h"
-#include "reader/columns/verified_chunk.h"
+#include "reader/columns/verified_payload.h"
 #include "reader/metadata_decoder.h"
 #include "reader/payload_reader.h"
 

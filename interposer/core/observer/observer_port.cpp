@@ -7,7 +7,6 @@
 #include "format/base/log.h"
 #include "interposer/core/observer/element_counts.h"
 #include "interposer/core/observer/parsed_messages.h"
-#include "interposer/core/observer/tensor_request.h"
 #include "interposer/core/runtime/loss_of.h"
 
 namespace convtrace::engine {

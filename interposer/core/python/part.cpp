@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "interposer/core/python/surrounded.h"
-
 namespace convtrace::python {
 namespace {
 
@@ -58,7 +56,7 @@ std::string_view characters(PyObject* text) {
   return {first != nullptr ? first : "", first != nullptr ? static_cast<size_t>(size) : 0};
 }
 
-/// Hands the frames on that Python has of this thread, as base/native.py tells them.
+/// Passes this thread's frames, as base/native.py reports them, to the engine.
 void learn_frames(PyObject* config, const Port& port) {
   PyObject* const tell = api.PyDict_GetItemString(config, "frames");
   const Ref told = tell != nullptr && !is_none(tell) ? call(tell, {}) : Ref();

@@ -1,4 +1,4 @@
-#include "interposer/core/python/surrounded.h"
+#include "interposer/core/python/part.h"
 
 #include <string.h>
 
@@ -15,18 +15,19 @@ constexpr size_t kMostSurrounded = 24;
 
 /// Lives as long as the process: a program may keep the function.
 struct Surrounded {
-  PyObject* original = nullptr;  // owned, as the next three; guarded by the GIL
+  // All pointers are owned and guarded by the GIL.
+  PyObject* original = nullptr;
   PyObject* owner = nullptr;
   PyObject* before = nullptr;
   PyObject* after = nullptr;
-  const char* name = nullptr;  // owned, as the next one; null for none
-  const char* doc = nullptr;
+  const char* name = nullptr;  // null for none
+  const char* doc = nullptr;   // null for none
   PyMethodDef definition{};
 };
 
 constinit std::array<Surrounded, kMostSurrounded> g_all{};  // guarded by the GIL
 
-/// Behind a call that raised, whose error goes on to the program.
+/// Calls `after` for a call that raised, whose error continues to the program.
 void ended_by_error(const Ref& after, const Ref& state) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   api.PyErr_Fetch(&type, &value, &traceback);

@@ -1,6 +1,6 @@
 // What is not read, and how much goes to a device at once; and batches that no observer sends.
 
-#include "interposer/core/observer/tensor_request.h"
+#include "interposer/core/observer/parsed_messages.h"
 #include "tests/unit/core/observer_port_scene.h"
 
 using namespace convtrace;

@@ -1,18 +1,33 @@
 #pragma once
-/// @file sums_rows.h
-/// Decodes step sums from EVENTS and SUMS payloads.
+/// @file verified_payload.h
+/// Verifies an EVENTS payload, so that its offsets can be followed, and decodes the step sums of EVENTS
+/// and SUMS payloads.
 ///
 /// Place:    event_decoder.cpp, metadata_decoder.cpp; format/file/columns/step_sums.h is its
 ///           mirror.
-/// Source:   format/FORMAT.md section 6.7.
+/// Source:   format/FORMAT.md sections 6.7 and 9.
 
 #include <vector>
 
+#include "format/base/bytes.h"
 #include "format/file/columns/step_sums.h"
 #include "format/file/layout.h"
+#include "format/schema/chunk_generated.h"
 #include "format/schema/sums_generated.h"
 
 namespace convtrace::reader {
+
+/// Deepest nesting of tables in any FlatBuffer of a trace.
+inline constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+
+/// @param raw  aligned to 8 bytes; borrowed.
+/// @return null if it is damaged; else a table whose columns are not checked yet.
+[[nodiscard]] inline const format::wire::Chunk* verified_chunk(Bytes raw) {
+  constexpr flatbuffers::uoffset_t kMaxTables = format::kMaxChunkEvents + 64;  // rare kinds
+  const auto* data = reinterpret_cast<const uint8_t*>(raw.data());
+  flatbuffers::Verifier verifier(data, raw.size(), kMaxDepth, kMaxTables);
+  return format::wire::VerifyChunkBuffer(verifier) ? format::wire::GetChunk(data) : nullptr;
+}
 
 template <typename T>
 [[nodiscard]] bool holds_rows(const flatbuffers::Vector<T>* column, size_t rows) {
