@@ -61,7 +61,7 @@ Notice explain(const CuptiApi& cupti, const Status& status, const std::string& h
 }
 
 /// @return the time for DeviceRequest::moment. Memory that the host or another process can write
-/// has none. All callbacks are needed, among them those that tell of a context's end.
+/// has none. All callbacks are needed, among them those that report the end of a context.
 uint64_t moment_of(const CudaState& state, const DeviceRequest& request) {
   using Source = format::MemorySource;
   if (!state.ends_are_told.load() || Gate::cupti_is_silent() || state.options.poison) return 0;

@@ -81,8 +81,8 @@ class Interceptor {
   /// ordered behind every write that is known.
   [[nodiscard]] bool is_settled(const format::TensorStats& event, uint64_t stream) noexcept;
 
-  /// A compiler has told names and types of the parameters of a kernel, whose CUfunction is
-  /// `function`: see function_table.h.
+  /// Stores names and types of a kernel's parameters, which a compiler has reported. `function`: the
+  /// kernel's CUfunction (function_table.h).
   void describe_kernel(uint64_t function, KernelSignature signature) noexcept;
 
   /// Emits at most kMaxCollected finished results, 600 kB, for which the queue behind the sink has

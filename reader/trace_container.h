@@ -25,7 +25,7 @@ enum class OpenPolicy : uint8_t {
   kIndexOnly,    ///< fail with kTruncated when there is no valid footer and index
   kIndexOrScan,  ///< the default
   kScan,         ///< ignore footer and index
-  kLive,         ///< scan, and treat the end as what was written so far: see refresh()
+  kLive,         ///< scan a file that is still being written: see refresh()
 };
 
 /// complete: there is a footer and everything is consistent. unclosed: there is no footer, and the
@@ -52,7 +52,7 @@ class TraceContainer {
       std::unique_ptr<ByteSource> source, OpenPolicy policy);
   ~TraceContainer();
 
-  /// kLive: reads what has been appended since, but only whole records.
+  /// kLive: reads the whole records that were appended since the last call.
   /// @param ended  no process writes any more: the rest at the end is judged as in any other file.
   void refresh(bool ended);
 

@@ -92,7 +92,7 @@ struct convtrace_nccl_library {
   int (*comm_user_rank)(const void* comm, int* rank);
 };
 
-/// A call of NCCL: its arguments by what they mean. Counts, types and reductions are nccl.h's.
+/// A call of NCCL, with its arguments by meaning. Counts, types and reductions are nccl.h's.
 struct convtrace_nccl_call {
   uint32_t bytes; /* sizeof(struct convtrace_nccl_call) as the preload library was built */
   int kind;       /* enum convtrace_nccl_kind */
@@ -163,7 +163,7 @@ struct convtrace_hooks_v1 {
 /// empty if it has none. Exported as the data symbol `convtrace_start_folder_v1`, an array of char.
 #define CONVTRACE_START_FOLDER_SYMBOL "convtrace_start_folder_v1"
 
-/// Set to 1 by the engine when there is a trace, or when the user was told why there is none.
+/// Set to 1 by the engine when there is a trace, or when a message has explained why there is none.
 /// Exported as the data symbol `convtrace_explained_v1`, an int; read when the process ends.
 #define CONVTRACE_EXPLAINED_SYMBOL "convtrace_explained_v1"
 

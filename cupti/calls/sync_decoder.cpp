@@ -26,7 +26,7 @@ CONVTRACE_DECODE(cuStreamWaitEvent, {SyncKind::kStreamWait, p.hStream, p.hEvent}
 CONVTRACE_DECODE(cuStreamWaitValue32_v2, {SyncKind::kStreamWait, p.stream})
 CONVTRACE_DECODE(cuStreamWaitValue64_v2, {SyncKind::kStreamWait, p.stream})
 CONVTRACE_DECODE(cuWaitExternalSemaphoresAsync, {SyncKind::kStreamWait, p.stream})
-// The host will learn that earlier work is done, at a time that is not seen.
+// The host will learn at an unknown time that earlier work is done.
 CONVTRACE_DECODE(cuLaunchHostFunc, {SyncKind::kEventDone, p.hStream})
 CONVTRACE_DECODE(cuStreamAddCallback, {SyncKind::kEventDone, p.hStream})
 CONVTRACE_DECODE(cuStreamCreate, {SyncKind::kStreamCreate, *p.phStream, nullptr, p.Flags})

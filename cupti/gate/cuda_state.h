@@ -54,7 +54,7 @@ struct CudaState {
   /// context is prepared now; otherwise the observer's first request prepares it.
   void use_context(CUcontext context, uint8_t device, uint64_t id = 0);
 
-  /// Removes a context that is about to be destroyed, or is gone.
+  /// Removes a context that is about to be destroyed, or was destroyed.
   void forget_context(CUcontext context);
 
   /// Says whether CUPTI reports the ends of contexts. Without these reports another context may get

@@ -31,7 +31,7 @@ uint64_t read_pointer(const LaunchInfo& launch, const FunctionInfo& function, ui
   return address;
 }
 
-/// @return what a compiler told of a parameter, or null.
+/// @return a compiler's facts about a parameter; null if there are none.
 const KernelSignature::Param* typed_param(const FunctionInfo& function, uint32_t param) {
   const KernelSignature* const signature = function.signature.get();
   return signature != nullptr && param < signature->params.size() ? &signature->params[param]

@@ -21,7 +21,8 @@ struct Position {
 };
 
 struct InterceptorOptions {
-  format::EventSink* sink = nullptr;  ///< outlives the interceptor, as the next two
+  // These three outlive the interceptor.
+  format::EventSink* sink = nullptr;
   format::Definitions* definitions = nullptr;
   AddressMap* addresses = nullptr;
   Position (*position)() noexcept = nullptr;

@@ -9,8 +9,8 @@
 /// (stream_uses.h); if nothing shows it, both reads race with it until a call orders it before the
 /// second one, and that call moves the clock.
 ///
-/// While such a call is under way nobody knows on which side of its work another thread's read
-/// comes. So there is no time then.
+/// While such a call is under way it is unknown whether a read on another thread comes before or after
+/// its work, so the clock has no time then.
 ///
 /// Place:    launches are counted by the gate, everything else by the CUPTI callbacks;
 ///           interceptor.cpp asks.

@@ -3,7 +3,7 @@
 /// The kernels that each executable graph runs, with their parameters and the places where they were
 /// captured, kept up to date with every change of the graph.
 ///
-/// Place:    told by the gate's wrappers after the driver's call, read by the gate at a launch.
+/// Place:    updated by the gate's wrappers after the driver's call, read by the gate at a launch.
 /// Threads:  any, concurrently. Asks the driver: never call it from a CUPTI callback.
 /// Errors:   nodes that the driver does not describe are counted in `unseen`.
 /// Source:   cuda.h: a node of an executable graph is named by the node it was made from.
@@ -49,7 +49,7 @@ struct GraphKernels {
   uint32_t memory_nodes = 0;  ///< copies, sets, allocations and frees, whose effect is not recorded
 };
 
-/// An executable graph. CUDA forbids its use by two threads at once, so nobody waits for this lock.
+/// An executable graph. CUDA forbids its use by two threads at once, so its lock is uncontended.
 struct ExecutableGraph {
   Mutex mutex;
   GraphKernels kernels CONVTRACE_GUARDED_BY(mutex);

@@ -3,7 +3,7 @@
 /// The facts about each kernel handle: names, parameter layout and the rules that match it. The
 /// driver is asked once for each handle.
 ///
-/// Place:    read by the gate on every launch; told of handles by CUPTI callbacks.
+/// Place:    read by the gate on every launch; CUPTI callbacks report handles to it.
 /// Threads:  any, concurrently.
 /// Errors:   facts that the driver does not give are left empty (no layout: no operands).
 /// Source:   cuda.h: launches take a CUkernel cast to CUfunction; the cuFunc* queries are not

@@ -3,8 +3,8 @@
 /// Names and types of a kernel's parameters, from a compiler that knows them (Triton). The driver
 /// knows only where each parameter lies and how long it is.
 ///
-/// Place:    made by the observer port of what the observer tells; applied by function_table.h.
-/// Threads:  immutable once told.
+/// Place:    parsed_messages.h makes it from the observer's message; function_table.h applies it.
+/// Threads:  plain values.
 
 #include <cstddef>
 #include <string>

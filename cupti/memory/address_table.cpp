@@ -48,7 +48,7 @@ bool AddressTable::begin(const RangeRecord& range, Layer layer) {
   if (references_.capacity() <= record) references_.reserve(record + record / 8 + 64);
   if (references_.size() <= record) references_.resize(record + 1);
   apply(Change(record, std::nullopt, layer));
-  // The last step: a thread that was told of the range must find it.
+  // The last step: a thread that gets the range's address afterwards must find it.
   if (range.base < lowest_.load(std::memory_order_relaxed)) lowest_.store(range.base);
   return true;
 }

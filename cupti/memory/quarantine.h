@@ -6,8 +6,8 @@
 ///             other allocation gets its address. The driver's cuMemFree waits for the device, and
 ///             so does this function, so a program that relies on the wait sees no difference. Only
 ///             memory of cuMemAlloc is held, at most 1/16 of the device, and only while 1/8 of the
-///             device is free. All of it is freed before the program is told that memory is short
-///             or how much is free, begins a capture, or ends a context.
+///             device is free. All of it is freed before a call that reports a lack of memory or the
+///             amount of free memory, begins a capture, or ends a context.
 ///
 /// Poison: new memory holds kFreshPattern until it is written, and memory in quarantine holds 0xFF.
 ///         Memory of pools is filled by work on the stream that allocates it and again, before the
@@ -65,7 +65,7 @@ class Quarantine {
   /// Another process gets a handle of the memory.
   void shared(uint64_t address);
 
-  /// Memory of any kind was allocated: frees what is held if the device has little memory left.
+  /// Memory of any kind was allocated: frees all held memory if the device has little left.
   void grew();
 
   enum class Free : uint8_t {

@@ -6,7 +6,7 @@
 /// A reader may still use a block that was given back meanwhile. It then reads words of another
 /// owner, and finds out afterwards that the word which led it there has changed. To guarantee that,
 /// every word is read with acquire and written with release: a reader that saw a word of the new
-/// owner also sees that the old owner is gone.
+/// owner also sees that the old owner has given the block back.
 ///
 /// Threads:  one writer (take, give, store) at a time; at() and load() from any.
 /// Errors:   take() returns 0 when the pool is full or no memory can be mapped.

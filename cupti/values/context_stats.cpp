@@ -61,7 +61,7 @@ ContextStats::Failure ContextStats::load_kernels() noexcept {
 }
 
 /// GPUs for computing have half as many f64 units as f32 units, GPUs for graphics a 32nd or a 64th.
-/// If the driver does not tell, the reference variant is used.
+/// If the driver does not report the ratio, the reference variant is used.
 ContextStats::Failure ContextStats::choose_variant() noexcept {
   constexpr int kSlow = 8;
   CUdevice device = 0;

@@ -60,7 +60,7 @@ class ResultRing {
 
   /// Work of one lane finishes in the order of its tickets.
   static constexpr uint32_t kLanes = 16;
-  /// So many tickets later a lane's result can still be taken.
+  /// A result can still be taken by a ticket up to this many places later in its lane.
   static constexpr uint32_t kKept = 16;
   struct Ticket {
     uint32_t lane = 0;

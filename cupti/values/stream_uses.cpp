@@ -78,7 +78,7 @@ void StreamUses::begin_several() {
   several_.store(true, std::memory_order_release);
 }
 
-/// Removes reads that are not ordered before the use, since they may have seen what it wrote.
+/// Removes reads that are not ordered before the use, since they may have seen bytes that it wrote.
 void StreamUses::note(judge::Use use, uint64_t generation) {
   uses_.insert_or_assign(generation, use);
   if (reads_.empty()) return;

@@ -89,7 +89,7 @@ class GuardedFile {
 };
 
 /// During its lifetime writes of the calling thread raise no signal in the host, also those to its
-/// stderr. Beyond RLIMIT_FSIZE, and into a pipe that nobody reads, the kernel sends SIGXFSZ or SIGPIPE to
+/// stderr. Beyond RLIMIT_FSIZE, and into a pipe without a reader, the kernel sends SIGXFSZ or SIGPIPE to
 /// the writing thread, which kills the process by default: both are blocked, and those that a write
 /// raised are removed, so that it only fails with EFBIG or EPIPE. A signal that was pending before
 /// belongs to the host and stays. Source: setrlimit(2), write(2), signal(7).

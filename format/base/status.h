@@ -54,7 +54,7 @@ constexpr const char* to_string(StatusCode code) {
 
 /// Outcome of an operation.
 ///
-/// `site` names what was being done ("open", "FileHeader"); static storage. `detail` is a number
+/// `site` names the failed operation ("open", "FileHeader"); static storage. `detail` is a number
 /// whose meaning follows from the code: errno for kIoError and kNoSpace, a file offset for kCorrupt
 /// and kTruncated, CUresult or CUptiResult for kCudaError and kCuptiError, else whatever the site
 /// documents.

@@ -125,8 +125,7 @@ Bytes EventEncoder::Columns::finish(uint64_t first_seq) {
   chunk.vector(field("thread"), thread.pack(kind.size()));
   const auto write = [&]<typename Kind>(const RowsOf<Kind>& of_kind) {
     chunk.child(wire::kFieldOf<Kind>, of_kind.write(builder));
-    // The sums stand behind the costs since version 1.0, so that the same events give the same
-    // bytes.
+    // The sums follow the costs, as in version 1.0, so that equal events give equal bytes.
     if constexpr (std::is_same_v<Kind, Cost>) chunk.child(field("sums"), write_sums());
   };
   std::apply([&](const auto&... of_kind) { (write(of_kind), ...); }, rows);

@@ -13,7 +13,7 @@
 /// Threads:  one owner, which waits for each piece of work.
 /// Errors:   without a thread the work is done by the caller, in the program's table.
 /// Source:   unshare(2) CLONE_FILES, close_range(2). Record locks of the program belong to its table,
-///           so that what is closed in another one does not release them (fcntl(2), fs/locks.c).
+///           so that a close in another table does not release them (fcntl(2), fs/locks.c).
 
 #include <pthread.h>
 

@@ -365,7 +365,8 @@ struct Fact {
   }
 };
 
-/// Facts that say where code stands. They decide nothing: a line above them moves them.
+/// @return whether a fact is the location of code. It does not influence results: an edit above the
+/// code changes it.
 inline bool is_location(std::string_view fact) { return fact == "forward" || fact == "call"; }
 
 /// The order of alternatives is the stored event kind: append only.
@@ -403,8 +404,8 @@ constexpr std::string_view event_name(size_t kind) {
   return kind < kKinds ? kNames[kind] : "unknown";
 }
 
-/// std::visit, but without the jump through a table that libstdc++ makes of more than eleven
-/// alternatives: what is the same for all of them, as in header_of(), becomes no jump at all.
+/// As std::visit, without the jump table that libstdc++ uses for more than eleven alternatives. Where
+/// the visitor does the same for all of them, as in header_of(), no branch remains.
 /// @pre the event holds something.
 template <size_t kKind = 0, typename Visitor, typename AnyEvent>
 constexpr decltype(auto) visit_event(Visitor&& visitor, AnyEvent& event) {

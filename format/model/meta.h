@@ -12,7 +12,7 @@
 
 namespace convtrace::format {
 
-/// Bits of TraceMeta::required_features: what a reader that does not know it would misread.
+/// Bits of TraceMeta::required_features: features that a reader must know to read the trace correctly.
 inline constexpr uint32_t kFeatureHash2 = 1;  ///< values are hashed as FORMAT.md 6.10 says
 
 struct TraceMeta {

@@ -17,8 +17,8 @@ namespace convtrace::format {
   return op.ends_with(kEnd) ? op.substr(0, op.size() - kEnd.size()) : std::string_view();
 }
 
-/// @return the slot of an operand in front of the op, of a record behind it: "saved:0" of
-/// saved_shared:0; "" of others.
+/// @param slot  of a record after an op. @return the slot of the operand before it: "saved:0" for
+/// "saved_shared:0"; "" if it is no such record.
 [[nodiscard]] inline std::string operand_before(std::string_view slot) {
   const size_t colon = std::min(slot.find(':'), slot.size());
   const std::string_view name = slot.substr(0, colon);

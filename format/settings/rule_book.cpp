@@ -107,7 +107,7 @@ std::vector<Notice> RuleBook::report() const {
   const SharedLock lock(mutex_);
   std::vector<Notice> lines;
   for (size_t i = first_; i < entries_.size(); ++i) {
-    // A program without typed kernels is no surprise: nobody named any.
+    // No report for typed kernels: the user has named none.
     if (entries_[i].rule.all_kernels != Rule::AllKernels::kTyped)
       lines.push_back(report(entries_[i]));
   }

@@ -264,7 +264,7 @@ std::string unknown_key(std::string_view key) {
   return problem + suggestion(key, views, "`convtrace run --help` lists them");
 }
 
-/// @return an empty string, or what is wrong with this entry.
+/// @return an empty string, or the problem of this entry.
 std::string apply_entry(std::string_view key, const toml::node& node, Settings& settings) {
   const SettingSpec* spec = find_by_key(key);
   if (spec == nullptr) return unknown_key(key);

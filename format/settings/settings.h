@@ -7,7 +7,7 @@
 ///           options with it.
 /// Threads:  plain values; load once.
 /// Errors:   an invalid value or an unknown CONVTRACE_* name is a problem: one line with the
-///           nearest valid name. The caller decides what it means (plain LD_PRELOAD: the host runs
+///           nearest valid name. The caller decides the consequence (plain LD_PRELOAD: the host runs
 ///           untraced; `convtrace run`: exit 2).
 
 #include <cstdint>

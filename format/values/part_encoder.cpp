@@ -13,7 +13,7 @@ namespace convtrace::format {
 namespace {
 
 /// Makes zstd skip almost everything in its search for repeats, which leaves its Huffman coder.
-/// Levels below 0 use it only if told to.
+/// Levels below 0 use that coder only on request.
 constexpr int kHuffmanLevel = -131072;
 constexpr int kRepeatsLevel = 1;
 /// XOR must save this much of an element, since a reader then has another part to decode.

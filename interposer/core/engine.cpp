@@ -243,7 +243,7 @@ std::optional<format::TraceMeta> Engine::changed_meta(OpenTrace& trace) {
     named_ = false;
     changed = true;
   }
-  // Another rank may have the name until it has told its own.
+  // Tried again later if another rank still has the name, until it knows its own rank.
   if (!named_) named_ = rename_trace(trace, settings_, start_folder_, *process_meta_);
   if (!changed) return std::nullopt;
   return meta();
@@ -292,7 +292,7 @@ std::optional<uint8_t> Engine::prepare_device(std::optional<uint8_t> device) noe
 
 CommRank Engine::job_rank() const noexcept {
   const Rank rank = controls_.rank();
-  // One that nobody has told is the only one, as far as this process knows.
+  // A world size of 1 that no source has given means that it is unknown.
   const bool known = rank.counted && (rank.given || rank.world_size > 1);
   return {rank.rank, known ? rank.world_size : 0};
 }

@@ -103,7 +103,7 @@ void install_handlers() noexcept {
 
 /// @return null if the file cannot be written. Never destroyed: lines may come after all else.
 GuardedFile* open_log(std::string path) {
-  // A pipe that nobody reads is refused, and a full one loses the line.
+  // A pipe without a reader is refused, and a full one loses the line.
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
   return fd >= 0 ? new GuardedFile(fd, std::move(path), false) : nullptr;

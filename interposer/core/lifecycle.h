@@ -32,8 +32,8 @@ bool publish_hooks() noexcept;
 /// @return the switch for reports of CPU tensors; null if the library is not loaded.
 [[nodiscard]] std::atomic<int>* cpu_reports() noexcept;
 
-/// Notes, for the preload library and for `convtrace run`, that the user has a trace or was told
-/// why not.
+/// Notes, for the preload library and for `convtrace run`, that there is a trace, or a message that
+/// explains why not.
 void mark_explained() noexcept;
 
 }  // namespace convtrace::engine

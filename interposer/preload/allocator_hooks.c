@@ -4,7 +4,7 @@
 ///
 /// Blocks of CPU tensors pass ProfiledCPUMemoryReporter::New and Delete. While a profiler wants
 /// reports, c10 keeps a table of their sizes there, behind a lock. Our reports need neither, so they
-/// are made around those two, and c10 is told that nobody wants any. Where New and Delete are not
+/// are made around those two, and profiling_enabled() returns false to c10. Where New and Delete are not
 /// called through the PLT, c10 reports as to a profiler.
 ///
 /// Threads:  any; callers hold the allocator's lock, so nothing here may wait or allocate.
@@ -47,8 +47,8 @@ _Bool profiling_enabled(void) __asm__(PROFILING_ENABLED);
 void reporter_new(void* reporter, void* pointer, size_t bytes) __asm__(REPORTER_NEW);
 void reporter_delete(void* reporter, void* pointer) __asm__(REPORTER_DELETE);
 
-/// The block in whose New or Delete the calling thread is. An exception that leaves them lets it
-/// stand: it concerns no other block.
+/// The block in whose New or Delete the calling thread is. An exception that leaves them does not reset
+/// it, which does no harm: no other block has its address.
 static _Thread_local const void* under_way __attribute__((tls_model("initial-exec")));
 
 /// The next definition in load order is libc10's. RTLD_NEXT would not find it: Python loads torch
@@ -106,8 +106,8 @@ void report_mm(void* pointer, int64_t bytes, uint64_t allocated, uint64_t reserv
   if (next != NULL) next(pointer, bytes, allocated, reserved, device);
 }
 
-/// c10 reports CPU tensors only while this is true. Once it is false it stays so: c10 complains
-/// about a free whose allocation it did not see, never about what it is not asked to look at.
+/// c10 reports CPU tensors only while this is true. Once it is false it stays false: c10 warns about a
+/// free whose allocation it did not see, but only while it reports.
 _Bool profiling_enabled(void) {
   static _Atomic(convtrace_function) cache;
   if (atomic_load_explicit(&convtrace_observer_missing, memory_order_relaxed)) {

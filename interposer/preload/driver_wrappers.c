@@ -1,5 +1,5 @@
 /// @file driver_wrappers.c
-/// The functions that programs get in place of the driver's: what the rows of gated.def say.
+/// The functions that replace the driver's in programs, by the rows of gated.def.
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -40,8 +40,8 @@ static void tell_graph(int call, void* exec, void* object, const void* params) {
   if (CONVTRACE_HAS_HOOK(hooks, graph_call)) hooks->graph_call(call, exec, object, params);
 }
 
-/// Memory is nobody's concern unless CONVTRACE_POISON or CONVTRACE_QUARANTINE is on: then the engine
-/// may keep what is freed, and give it back when it is missing.
+/// @return the hooks if CONVTRACE_POISON or CONVTRACE_QUARANTINE is on, else null. Only then may the
+/// engine keep freed memory, and free it when the device has too little.
 static const struct convtrace_hooks_v1* hooks_of_memory(void) {
   return convtrace_keeps_memory ? convtrace_hooks() : NULL;
 }

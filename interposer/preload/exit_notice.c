@@ -1,8 +1,8 @@
 /// @file exit_notice.c
-/// Whoever says `convtrace run -- CMD` and gets no trace is told why at the end of CMD: by the very
-/// process that CMD is, if neither it nor what it started left the mark of a traced process
-/// (format/settings/run_mark.h). While a child still runs nothing is known. A command that failed is
-/// said to have failed: what kept it from training is in its own last lines.
+/// Explains at the end of CMD why `convtrace run -- CMD` made no trace. The process of CMD itself prints
+/// the message if neither it nor a process that it started left the mark of a traced process
+/// (format/settings/run_mark.h), and no child still runs. For a command that failed the message only
+/// says so: the reason is in the command's own last lines.
 ///
 /// Threads:  runs at the process's end, after its exit handlers.
 /// Errors:   none; a closed stderr is left alone, and so is a mark that the program has closed.

@@ -1,5 +1,5 @@
 /// @file nccl_wrappers.c
-/// The functions that programs get in place of NCCL's: what the rows of nccl.def say.
+/// The functions that replace NCCL's in programs, by the rows of nccl.def.
 
 #include <stdatomic.h>
 #include <string.h>
@@ -82,8 +82,8 @@ static void keep(const struct copy* found, size_t found_count, unsigned long lon
 }
 
 /// The copy inside the caller's own object, else the first behind this library, which stays the
-/// first whatever is loaded later. A library that takes NCCL's place calls NCCL from its own
-/// functions of the same names, so it is nobody's own copy.
+/// first whatever is loaded later. A library that replaces NCCL calls NCCL from its own functions of the
+/// same names, so it is no object's own copy.
 static const struct copy* choose(const struct copy* from, size_t count, uintptr_t caller) {
   const struct copy* first = NULL;
   for (size_t i = 0; i < count; ++i) {
@@ -106,7 +106,7 @@ static struct target target_in(const struct copy* copy, int function) {
   return (struct target){copy->real[function], copy->is_nccl, copy->library};
 }
 
-/// @param caller  an address inside its code; 0: nobody's.
+/// @param caller  an address inside the caller's code; 0: unknown.
 static struct target target_for(uintptr_t caller, int function) {
   const unsigned long long loaded = convtrace_objects_loaded();
   if (loaded != 0 && loaded == atomic_load_explicit(&looked_at, memory_order_acquire)) {

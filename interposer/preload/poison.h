@@ -4,7 +4,7 @@
 /// is a NaN that no processor produces, and an unlikely integer.
 ///
 /// Memory may be filled only where c10's own CPU allocator reports: it reports an allocation before
-/// anyone writes there, and a free when nobody may read there any more. Other callers report mapped
+/// the first write, and a free after the last read. Other callers report mapped
 /// files (torch/csrc: MapAllocator), whose memory must not be written before or after. So the
 /// caller of the report must be c10 itself.
 ///

@@ -29,7 +29,8 @@ static struct block held[MOST_BLOCKS];
 static size_t oldest, count, held_bytes;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-/// Where the kernel promises no more than there is, what is held can be what is missing.
+/// @return whether an allocation may fail for lack of memory, so that held memory could be the cause:
+/// a limit is set, or the kernel does not overcommit.
 static int may_run_short(void) {
   struct rlimit space, data;
   char policy = '2';

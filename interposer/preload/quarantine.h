@@ -3,7 +3,7 @@
 /// allocation gets its address for a while.
 ///
 /// Only memory that PyTorch's CPU allocator frees is held (c10::free_cpu, which libc10 calls
-/// through its PLT), since nobody may use it any more: the last 64 MiB, at most 1024 blocks. A
+/// through its PLT), since it may not be used any more: the last 64 MiB, at most 1024 blocks. A
 /// process whose memory is limited, so that an allocation may fail, holds nothing.
 ///
 /// Threads:  any. If two threads free at a time, the second one's memory is freed at once; so it is

@@ -35,7 +35,7 @@ class LikeRows {
   template <typename Hash, typename Same>
   size_t add(const Hash& hash, const Same& same) {
     const auto row = static_cast<uint32_t>(signature_of_.size());
-    // The row behind the last similar row is mostly similar to this one: then no search is needed.
+    // The row after the last similar row is usually similar to this one: then no search is needed.
     if (expected_ < row && same(expected_)) return join(expected_);
     if (slots_.empty()) slots_.resize(kSlots);
     uint32_t& slot = slots_[hash() % kSlots];

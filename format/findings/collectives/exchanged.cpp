@@ -10,7 +10,7 @@ namespace {
 
 using format::TensorStats;
 
-/// Operations that put something in the place of what was there.
+/// @return whether the operation replaces the contents of the tensor that it receives into.
 bool replaces(std::string_view op) {
   constexpr std::array<std::string_view, 5> kOps = {"recv", "broadcast", "all_gather", "scatter",
                                                     "all_to_all"};

@@ -113,7 +113,8 @@ void FlightJudge::on_awaited(const format::Op& event, Findings& findings) {
   flights_.erase(at);
 }
 
-/// The inputs of an op are told when it has returned. What it returns as it was given is handed on.
+/// Judges the inputs of an op when it has returned. An input that it returns unchanged was only passed
+/// on, not used.
 void FlightJudge::on_op_end(const format::Op& end, Findings& findings) {
   const auto tensors = tensors_.extract(end.header.thread);
   if (tensors.empty()) return;

@@ -134,7 +134,7 @@ class MemoryJudge {
   std::vector<Life> before_;  ///< freed allocations at the place of the present one
   uint32_t captures_ = 0;     ///< number of active captures
   bool capture_seen_ = false;
-  bool graph_memory_ = false;  ///< graphs allocate: it is not known what the driver owns
+  bool graph_memory_ = false;  ///< graphs allocate: the driver's memory is not fully known
   bool edges_ = true;          ///< calls that order streams are reported
   uint64_t stale_words_ = 0;
   struct Stacks {

@@ -5,7 +5,7 @@
 ///
 /// A record of a tensor has the storage, the allocation below it, the number of in-place writes,
 /// and a hash of the bytes. If a later record of the same storage, place and version has another
-/// hash and lies in another allocation, or in memory that nobody owns, then the memory was freed in
+/// hash and lies in another allocation, or in memory without an owner, then the memory was freed in
 /// between and overwritten. A storage that gave its memory away and got it back (resize_, FSDP)
 /// looks the same. So the first allocation must have been used by another storage: one that was
 /// recorded in it before.

@@ -4,7 +4,7 @@
 ///
 /// Each stream has a vector clock: for every stream, how much of its work is done before the next
 /// work here. An event carries a copy of the clock from the stream that recorded it to the streams
-/// that wait for it; what the host has waited for holds for all later work. Where an edge is not
+/// that wait for it; work that the host has waited for precedes all later work. Where an edge is not
 /// known (a stream or an event from before tracing), `doubt` decides whether it is assumed: a judge
 /// that accuses assumes it, one that relies on order does not.
 ///

@@ -29,11 +29,12 @@ struct OpFinding {
   Owner before{};             ///< never-written: the former owner of the memory
   uint64_t hash_before = 0;   ///< input-mutated, overwritten
   uint64_t hash_after = 0;
-  bool shared = false;        ///< input-mutated: somebody else holds that memory
-  bool loosely = false;       ///< overwritten: perhaps nobody reads it any more
-  bool hint = false;          ///< the same two: an average may be kept in a buffer
+  bool shared = false;        ///< input-mutated: another tensor shares that memory
+  bool loosely = false;       ///< overwritten: the overwritten bytes may be needed no more
+  bool hint = false;          ///< input-mutated, overwritten: the buffer may hold a running average
   bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
-  /// overwritten: the record before, the one that differs, the first of the bytes that it has
+  /// overwritten: the record before the write, the record that differs, and the first record of the
+  /// bytes that it has
   Owner made{}, reader{}, first{};
   uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now
   /// Number of times that this op did this in this scope, including this one.

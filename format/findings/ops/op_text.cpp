@@ -104,7 +104,7 @@ std::string input_mutated(const OpFinding& finding, const std::string& input,
          repeated(finding);
 }
 
-/// The result, or the operand that an op has written, in memory that somebody else needs.
+/// @return the name of the result or the written operand that lies in memory still needed by others.
 std::string writer(const OpFinding& finding, const format::Definitions& definitions) {
   const std::string operand = format::operand_before(definitions.text(finding.slot));
   if (!operand.empty()) return "What " + where(finding, definitions) + " left of its " + operand;

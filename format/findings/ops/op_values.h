@@ -1,12 +1,12 @@
 #pragma once
 /// @file op_values.h
-/// Judges what a tagged op did to values: takes events, makes findings.
+/// Judges changes that a tagged op makes to values: takes events, makes findings.
 ///
 /// - input-mutated: an input, a gradient or a kept tensor has another hash after the op than before,
 ///   and nothing declares that the op writes it. The observer takes the second hash only for such
-///   tensors. An error where somebody else holds that memory (slots grad_output_shared:I,
-///   saved_shared:I). A buffer that a backward writes may hold an average, unless all of it was
-///   multiplied by one number: then it is a hint (saved_buffer_after:I), and not told where PyTorch
+///   tensors. It is an error where another tensor shares that memory (slots grad_output_shared:I,
+///   saved_shared:I). A buffer that a backward writes may hold a running average, unless all of it was
+///   multiplied by one number; it is a hint (saved_buffer_after:I), and no finding where PyTorch has
 ///   counted the write (saved_buffer_counted:I).
 /// - never-written: with CONVTRACE_POISON, elements of an output still hold the pattern of new
 ///   memory, and no element of an input does. On a device only samples are examined. The finding
@@ -76,7 +76,7 @@ class OpValues {
   LastOwners owners_;
   SlotRoles roles_;
   Recent<Taken> taken_;
-  std::map<uint64_t, format::Stats> buffers_;  ///< by key as taken_: what a backward found
+  std::map<uint64_t, format::Stats> buffers_;  ///< by key as taken_: buffers before a backward
   Recent<bool> brought_poison_;  ///< by op and call of a module: inputs on a device had the pattern
   OpenOps<OpenOp> open_;
   using Key = std::tuple<format::FindingKind, format::StringId, format::StringId, format::StringId>;

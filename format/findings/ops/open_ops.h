@@ -26,7 +26,7 @@ class OpenOps {
     if (open.size() == kDeepest) open.erase(open.begin());
     open.push_back({event.op, {}});
   }
-  /// @return what was remembered of the op that ends; nothing if its begin was not seen.
+  /// @return the state of the op that ends; nothing if its begin was not seen.
   std::optional<State> end(const format::Op& event) {
     const auto found = by_thread_.find(event.header.thread);
     if (found == by_thread_.end()) return std::nullopt;

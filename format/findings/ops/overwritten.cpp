@@ -26,7 +26,7 @@ uint64_t key_of_value(const format::TensorStats& e) {
 
 void Overwritten::see(const format::Event& event, Findings& findings) {
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
-    // The lost event may have been a record of what was written in between.
+    // The lost event may have been the record of a legitimate write.
     if (loss->reason == format::LossReason::kQueueFull) values_ = kept_ = {};
     return;
   }
@@ -105,7 +105,7 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   report(std::move(finding), findings);
 }
 
-/// Behind a forward, or before its backward, which reads what is there then.
+/// Takes a record after a forward, or before its backward, which reads the tensor's present bytes.
 void Overwritten::state(const format::TensorStats& event, Findings& findings) {
   const uint64_t name = mix(key_of_call(event.op, event.place), event.slot.value);
   const uint64_t key = mix(name, event.bytes);
@@ -152,7 +152,8 @@ bool Overwritten::is_read_only(const format::TensorStats& buffer) const {
          taken->step == buffer.header.step && !statistics_.contains(buffer.value.storage);
 }
 
-/// The backward pass that begins computes with what the forward pass has read.
+/// Takes the record of lent data at the begin of a backward pass, which should find the bytes that the
+/// forward pass has read.
 void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
   const Seen* const read = values_.find(key_of_value(event));
   if (read == nullptr || read->hash == event.stats.hash || read->step != event.header.step) return;
@@ -161,8 +162,8 @@ void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
   report(std::move(finding), findings);
 }
 
-/// A node of a module's call is about to run: what it has saved, the call took or gave, or was recorded
-/// when the call was left.
+/// Takes a record of a tensor that a node of a module's call has saved. That of the forward phase is
+/// kept; the other one is made when the node is about to run, and should have the same bytes.
 void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
   if (event.place.phase == format::Phase::kForward) {
     kept_.get(key_in_call(event)).first = seen_of(event, true);

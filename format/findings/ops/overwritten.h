@@ -62,14 +62,14 @@ class Overwritten {
   void see(const format::Event& event, Findings& findings);
 
  private:
-  /// A record of a value. `given`: a result, or what is left of an operand.
+  /// A record of a value. `given`: a result, or an operand after its op.
   struct Seen {
     format::Place place;
     format::StringId op, slot;
     uint32_t step = 0;
     uint64_t hash = 0;
     bool given = false;
-    uint64_t collectives = 0;  ///< before it: PyTorch does not count what they write
+    uint64_t collectives = 0;  ///< collectives before it, whose writes PyTorch does not count
   };
 
   /// A buffer at the begin of a step. `alike`: two steps in a row began with the same bytes in it.

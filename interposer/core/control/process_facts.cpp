@@ -47,8 +47,8 @@ constexpr std::string_view kNumericsNames[] = {"ATEN_CPU_CAPABILITY",
                                                "XLA_FLAGS"};
 static_assert(std::is_sorted(std::begin(kNumericsNames), std::end(kNumericsNames)));
 
-/// Variables, or with a '_' at the end their beginnings, that differ between two starts of one program:
-/// of the shell, the terminal, the session and the job. Also what is recorded elsewhere, and convtrace's.
+/// Names, or with a '_' at the end prefixes, of variables that differ between two starts of one program
+/// (shell, terminal, session, job), that are recorded elsewhere, or that are convtrace's.
 constexpr std::string_view kOfStart[] = {
     "_",          "COLUMNS",        "CONVTRACE",     "CONVTRACE_",  "DBUS_",       "DISPLAY",
     "HOSTNAME",   "HISTFILE",       "INVOCATION_ID", "LINES",       "LSB_",        "LD_PRELOAD",

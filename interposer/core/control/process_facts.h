@@ -33,8 +33,8 @@ namespace convtrace::engine {
     const char* const* environment);
 
 /// @return "NAME=#HASH NAME=#HASH ...", sorted: 32 bits of a hash of the value of each other variable that
-/// may decide what a program computes. Those whose names look secret are left out, and so is what
-/// differs from start to start. Nothing where that would be more than 64 KiB.
+/// may influence results, without those whose names look secret and those that differ from start to
+/// start. Empty if it would exceed 64 KiB.
 [[nodiscard]] std::string hashed_environment(const char* const* environment);
 
 /// @param with_environment  whether hashed_environment() is among the facts.

@@ -10,8 +10,8 @@ namespace convtrace::engine {
 namespace {
 
 constexpr uint32_t kChoices[] = {1, 2, 5, 10, 20, 50, 100};
-/// Measuring goes on, where lengths of steps make it unsure, until the steps that have values are
-/// all that the decision keeps of so many.
+/// If the measurement's error leaves the choice open, measuring continues until it has recorded as many
+/// steps with values as the decision would keep of this many steps.
 constexpr uint32_t kPaidBack = 200;
 
 double median(std::vector<double> values) {

@@ -1,12 +1,12 @@
 #pragma once
 /// @file step_budget.h
-/// Which steps keep their values for CONVTRACE_OVERHEAD: measures what a step with values costs,
-/// and decides once how many steps go without.
+/// Selects the steps that keep their values for CONVTRACE_OVERHEAD: measures the cost of a step with
+/// values, and decides once how many steps go without.
 ///
-/// The first steps are measured in rounds of five: one with values, four without. The host's time
-/// between the beginnings of steps is taken and nothing is waited for: what a step with values
-/// leaves to a device or to another thread lengthens the steps behind it, so the two behind it
-/// count with it, and the last two of a round are what a step takes without values.
+/// The first steps are measured in rounds of five: one with values, four without. The measure is the
+/// host's time between the beginnings of steps, without any wait. Work that a step with values leaves
+/// to a device or to another thread lengthens the next steps, so the two steps after it count as part
+/// of its cost, and the last two of a round give the time of a step without values.
 ///
 /// Threads:  one at a time.
 /// Source:   medians, since steps differ in length: 1.2533 standard deviations / sqrt(n) is the

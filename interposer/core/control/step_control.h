@@ -20,7 +20,7 @@ namespace convtrace::engine {
 /// The steps that the process ran, and the steps that were asked for.
 struct StepsSeen {
   bool values = false;  ///< the mode takes values
-  std::string asked;    ///< value of CONVTRACE_STEPS, or what stands for it
+  std::string asked;    ///< value of CONVTRACE_STEPS, or of the setting that replaces it
   uint32_t first = 0;
   uint32_t last = 0;
   uint32_t count = 0;
@@ -29,7 +29,7 @@ struct StepsSeen {
 
 class StepControl {
  public:
-  /// @param overhead  what was asked for, as a fraction; 0: nothing.
+  /// @param overhead  CONVTRACE_OVERHEAD as a fraction; 0: not set.
   StepControl(settings::Mode mode, settings::StepSet steps, double overhead = 0) {
     if (overhead > 0) budget_.emplace(overhead);
     want(mode, std::move(steps));

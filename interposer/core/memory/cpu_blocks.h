@@ -3,8 +3,8 @@
 /// The live blocks of PyTorch's CPU allocator, found by any address in them.
 ///
 /// Why:      an ordered map takes a fifth of the instructions of cupti::AddressMap, whose lookups need no
-///           lock and which remembers freed memory. Small CPU tensors come and go by the hundred in a
-///           step, and only tensors' messages ask for them.
+///           lock and which remembers freed memory. A step allocates and frees hundreds of small CPU
+///           tensors, and only messages about tensors look them up.
 /// Threads:  one at a time.
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct CpuBlock {
 
 class CpuBlocks {
  public:
-  /// Adds a block. Blocks that it overlaps are gone: their frees were not seen.
+  /// Adds a block and removes those that it overlaps, whose frees were not seen.
   void begin(const CpuBlock& block) {
     auto next = blocks_.lower_bound(block.base);
     if (next != blocks_.begin()) {
@@ -32,7 +32,7 @@ class CpuBlocks {
     blocks_.emplace_hint(next, block.base, block);
   }
 
-  /// Removes the block that begins at `base`. @return what it was.
+  /// Removes the block that begins at `base`. @return that block.
   CpuBlock end(uint64_t base) {
     const auto found = blocks_.find(base);
     if (found == blocks_.end()) return {};

@@ -60,7 +60,7 @@ struct Replacement {
   void* ours;
 };
 
-/// The pipe itself last: until it is asked for, the others do what they did.
+/// pipe() is last: until libunwind opens its pipe, the other replacements call the real functions.
 const Replacement kReplacements[] = {{"read", reinterpret_cast<void*>(&read_pipe)},
                                      {"write", reinterpret_cast<void*>(&write_pipe)},
                                      {"syscall", reinterpret_cast<void*>(&call_kernel)},

@@ -75,7 +75,8 @@ struct Reader {
     return number;
   }
 
-  /// Frames that are no function of Python's stand where native code has called it.
+  /// Writes the thread's frames to `out`, innermost first. @return how many. Frames without a function
+  /// of Python are skipped: they mark the places where native code has called the interpreter.
   size_t walk(std::span<void*> out) CONVTRACE_REQUIRES(mutex) {
     size_t found = 0;
     uint64_t frame = innermost_frame(layout, state());

@@ -21,7 +21,7 @@ namespace convtrace::engine {
 
 inline constexpr size_t kMaxPythonFrames = 32;
 
-/// Called once by a thread of Python, inside the frames that it tells, innermost first.
+/// Called once by a thread of Python that is inside the known frames, given innermost first.
 /// @return whether frames can be read from now on.
 bool learn_python_frames(std::span<const KnownFrame> known) noexcept;
 

@@ -193,7 +193,7 @@ uint32_t line_of(const PythonLayout& layout, uint64_t code, uint64_t instruction
 uint32_t line_in(std::span<const unsigned char> table, uint32_t first_line, uint64_t instruction) {
   constexpr unsigned kNone = 15, kLong = 14, kLineAlone = 13, kSameLine = 10;
   int64_t line = first_line;
-  uint64_t behind = 0;  // the first byte of code that is not told yet
+  uint64_t behind = 0;  // the first byte of code after the decoded entries
   while (!table.empty()) {
     const unsigned kind = (table.front() >> 3) & 15;
     behind += 2 * (uint64_t{table.front() & 7u} + 1);

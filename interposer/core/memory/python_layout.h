@@ -1,11 +1,11 @@
 #pragma once
 /// @file python_layout.h
-/// Where this Python keeps frames, and what a frame's code says. Nothing of it is taken from headers
-/// of Python: it is searched for in memory, by frames that Python has told.
+/// The layout of this Python's frames and code objects. It does not come from Python's headers: it is
+/// found in memory by frames whose contents Python itself has reported.
 ///
 /// Threads:  pure functions. learn_layout() is for a thread of Python that is inside the known frames.
-/// Errors:   learn_layout() reads by the kernel, which refuses what cannot be read; nullopt where one of
-///           the parts is not found, as with Python 3.10 and earlier, whose table of lines differs.
+/// Errors:   learn_layout() reads through the kernel, which rejects unmapped addresses; nullopt where a
+///           part is not found, as with Python 3.10 and earlier, whose table of lines differs.
 /// Source:   Python 3.11's Include/internal/pycore_frame.h for what there is to find;
 ///           Objects/locations.md (3.11) for the table of lines.
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file readable.h
-/// Memory of the program that may be gone, asked for without a fault and without a descriptor.
+/// Tests whether memory of the program is mapped, without a fault and without a descriptor.
 ///
 /// Threads:  any.
 /// Errors:   none.

@@ -42,7 +42,7 @@ class StackTexts {
   Mutex mutex_;
   std::unordered_map<void*, format::StringId> known_ CONVTRACE_GUARDED_BY(mutex_);
   std::unordered_map<const link_map*, std::string> names_
-      CONVTRACE_GUARDED_BY(mutex_);  ///< names of libraries, as they stand in frames
+      CONVTRACE_GUARDED_BY(mutex_);  ///< names of libraries, as written in frames
   std::unordered_map<std::string, const link_map*> owners_
       CONVTRACE_GUARDED_BY(mutex_);  ///< the library of each name
 };

@@ -1,10 +1,10 @@
 #pragma once
 /// @file unwinder.h
 /// Call stacks of the host as return addresses; stack_texts.h converts them into text when a finding is
-/// made. In the place of the interpreter's frames they have lines of Python (python_frames.h).
+/// made. Lines of Python replace the interpreter's frames (python_frames.h).
 ///
-/// Where libunwind (libunwind.h) cannot be used, glibc's backtrace() is, which takes 150 ns a frame
-/// instead of 6; stack_source() says so.
+/// glibc's backtrace(), which takes 150 ns a frame instead of 6, replaces libunwind (libunwind.h) where
+/// that cannot be used; stack_source() returns which one is in use.
 ///
 /// Threads:  any, concurrently.
 /// Errors:   no stack: zero frames.

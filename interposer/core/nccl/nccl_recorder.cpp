@@ -147,8 +147,8 @@ void NcclRecorder::transfer(const convtrace_nccl_call& call) {
     wish(place, "received:0", call.receive, elements.received, group().received);
 }
 
-/// Notes a tensor to be read. Neither NCCL nor a stream tells how large its memory is: a tensor
-/// that does not lie within a block that is known is not read.
+/// Notes a tensor to be read. Neither NCCL nor a stream knows the size of its memory, so a tensor that
+/// is not inside a known block is not read.
 void NcclRecorder::wish(const Call& call, std::string_view slot, const void* address,
                         uint64_t count, std::vector<Wish>& wishes) {
   const uint64_t at = reinterpret_cast<uint64_t>(address);
@@ -184,7 +184,7 @@ void NcclRecorder::wish(const Call& call, std::string_view slot, const void* add
   wishes.push_back(wished);
 }
 
-/// Queues what was noted, in order, in one batch for each stream that follows another.
+/// Queues the noted tensors in order, in one batch for each run of tensors on one stream.
 void NcclRecorder::submit(std::vector<Wish>& wishes) noexcept try {
   const auto on = [](const Wish& wish) {
     return std::pair(wish.request.event.device.index, wish.stream);

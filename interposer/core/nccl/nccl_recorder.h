@@ -1,12 +1,12 @@
 #pragma once
 /// @file nccl_recorder.h
-/// Records the collectives and transfers of NCCL: an event when one is called, and statistics of
-/// what this rank sends and receives.
+/// Records the collectives and transfers of NCCL: an event when one is called, and statistics of the
+/// tensors that this rank sends and receives.
 ///
-/// The statistics are ordinary work on the stream of the call: of what is sent, in front of the
-/// call that enqueues the collective; of what is received, behind it. NCCL enqueues when the
-/// function returns, or, between ncclGroupStart and ncclGroupEnd, when the outermost group ends.
-/// Where NCCL says ncclInProgress it enqueues later, so what is received is not read.
+/// The statistics are ordinary work on the stream of the call. Sent tensors are read before the call
+/// that enqueues the collective, received ones after it. NCCL enqueues when the function returns, or,
+/// between ncclGroupStart and ncclGroupEnd, when the outermost group ends. If NCCL returns
+/// ncclInProgress it enqueues later, so received tensors are not read.
 ///
 /// Place:    hooks.cpp calls it for the wrappers of the preload library.
 /// Threads:  any; a group belongs to its thread. Nothing waits.
@@ -69,7 +69,7 @@ class NcclRecorder {
    public:
     /// @return whether the program made the call, not NCCL.
     static bool enter() noexcept { return inside_++ == 0; }
-    /// @return the same of the call that has returned.
+    /// A call of NCCL has returned. @return whether it was the program's own.
     static bool leave() noexcept { return --inside_ == 0; }
     /// A call of the program has returned. Counts groups.
     static void ended(int kind, bool good) noexcept;
@@ -87,7 +87,7 @@ class NcclRecorder {
   void begins(const convtrace_nccl_call& call);
   /// It has returned `result`. Called before Nesting::ended().
   void ended(const convtrace_nccl_call& call, int result);
-  /// The calling thread is in no group any more: what was noted for it is dropped.
+  /// The calling thread is in no group any more: drops the tensors noted for it.
   static void forget_group() noexcept;
 
   /// Ids of calls; the observer counts its own from 1.

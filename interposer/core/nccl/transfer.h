@@ -36,7 +36,7 @@ struct Elements {
   uint64_t sent = 0;
   uint64_t received = 0;
 };
-/// @return of this rank's buffers: what others read of them, and what is written.
+/// @return the numbers of elements of this rank's buffers that are sent to others, and written.
 [[nodiscard]] Elements elements_of(const convtrace_nccl_call& call, uint32_t rank,
                                    uint32_t size) noexcept;
 

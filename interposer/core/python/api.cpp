@@ -40,7 +40,7 @@ bool lacks_one(std::initializer_list<PyObject*> arguments) {
   return std::find(arguments.begin(), arguments.end(), nullptr) != arguments.end();
 }
 
-/// A debugger, profiler or coverage of the program is not told of what the observer does.
+/// Hides the observer's calls from a debugger, profiler or coverage tool of the program.
 class Untraced {
  public:
   Untraced() {

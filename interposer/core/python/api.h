@@ -87,8 +87,8 @@ inline bool is_true(const PyObject* object) { return object == api._Py_TrueStruc
 inline Ref attribute(PyObject* object, PyObject* name) {
   return Ref(api.PyObject_GetAttr(object, name));
 }
-/// As attribute(), without code of the program. Null also for what a module of TorchScript has in C++, which
-/// base/__init__.py asks it for.
+/// As attribute(), without running code of the program. Null also for attributes that a TorchScript
+/// module keeps in C++, which base/__init__.py reads.
 inline Ref own_attribute(PyObject* object, PyObject* name) {
   return Ref(api.PyObject_GenericGetAttr(object, name));
 }

@@ -265,7 +265,7 @@ HotPath::Found HotPath::ask_module(PyObject* module, std::vector<Ref>& children,
   }
   const Ref entry = entry_at(module);
   if (!entry) return api.PyErr_Occurred() != nullptr ? Found::kFailed : Found::kAll;
-  std::vector<std::pair<Ref, Ref>> unseen;  // what is noted of them may run Python code
+  std::vector<std::pair<Ref, Ref>> unseen;  // noted after the walk: noting may run Python code
   for (position = 0; api.PyDict_Next(own.get(), &position, &name, &value) != 0;) {
     const Found seen = is_none(value) ? Found::kAll : see(value, entry.get(), name, weights);
     if (seen == Found::kFailed) return seen;

@@ -9,7 +9,7 @@
 /// Threads:  those that hold the GIL. It is released while the engine reads large values, or enqueues
 ///           work on a device.
 /// Errors:   an exception goes to Observer.failed, as in the Python functions; KeyboardInterrupt,
-///           SystemExit and what a handler of the program raised go on to the program.
+///           SystemExit and exceptions of the program's signal handlers continue to the program.
 
 #include <cstdint>
 #include <span>

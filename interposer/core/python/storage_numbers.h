@@ -27,9 +27,9 @@ class StorageNumbers {
   void count_with(Ref next) { next_ = std::move(next); }
   /// @return the number of a storage; 0 with Python's error set.
   uint64_t of(PyObject* storage);
-  /// Lets go of storages that are gone, where any were met since the last time: a program may have put
-  /// attributes on them. Looks at those that were met since then, most of which live for a step, and at
-  /// some of the others in turn, so that a step takes the same beside any number of them.
+  /// Releases the dictionaries of storages that no longer exist, if any were met since the last sweep: a
+  /// program may have put attributes on them. Checks those met since then, most of which live for one
+  /// step, and some of the others in turn, so that its time does not grow with their number.
   void sweep();
 
  private:
@@ -41,7 +41,7 @@ class StorageNumbers {
 
   Ref next_;
   std::unordered_map<PyObject*, uint64_t> known_;  ///< from its dictionary, which is owned here
-  size_t most_ = kSweptFirst;   ///< before those whose storage is gone are looked for
+  size_t most_ = kSweptFirst;   ///< above this size, entries of dead storages are searched for
   std::vector<PyObject*> met_;  ///< since the last sweep
   size_t bucket_ = 0;           ///< that was looked at last
 };

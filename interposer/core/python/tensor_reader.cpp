@@ -109,7 +109,7 @@ bool TensorReader::find_exchange(PyObject* config) {
   const void* const found = api.PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
   const auto* const exchange = static_cast<const DlExchange*>(found);
   if (exchange == nullptr) {
-    api.PyErr_Clear();  // something else: attributes tell as well
+    api.PyErr_Clear();  // no such capsule: attributes have the same facts
   } else if (exchange->major == 1 && exchange->describe != nullptr) {
     exchange_ = exchange;
   }

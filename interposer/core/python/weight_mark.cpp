@@ -27,7 +27,7 @@ bool can_be_read(uint64_t first, uint64_t bytes) {
   return is_readable(first) && is_readable(first + bytes - 1);
 }
 
-/// @return 0 where the elements are not in host memory that the storage owns, or it is gone.
+/// @return 0 where the elements are not in host memory that the storage owns, or are not mapped.
 uint32_t digest_of(const TensorMessage& message, bool is_torchs) {
   const convtrace_tensor& fixed = message.fixed;
   const uint64_t width = format::element_bytes(static_cast<format::DType>(fixed.dtype));

@@ -100,7 +100,7 @@ class HotPath::Work {
     on_device_ = on_device_ || fixed.device_type != 0;
   }
 
-  /// Lets Python code pack into the thread's batch, behind what is packed here.
+  /// Lets Python code append to the thread's batch, after the messages packed here.
   template <typename Python>
   Ref leave(Python&& python) {
     left_ = true;

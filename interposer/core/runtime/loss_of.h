@@ -1,6 +1,6 @@
 #pragma once
 /// @file loss_of.h
-/// The reason under which a value is counted as lost, by what the device's part of convtrace answered.
+/// Maps the outcome of a request for device statistics to the reason for a lost value.
 
 #include "format/model/event_enums.h"
 

@@ -58,9 +58,9 @@ class ValueStore final : public cupti::ValueSink {
   [[nodiscard]] Begun begin(const format::TensorStats& event) noexcept override;
   [[nodiscard]] bool refuse() noexcept override;
 
-  /// Appends compressed parts for about `turn_ns`, at least one, because nobody drains the queue of
-  /// events meanwhile. Wakes the writer thread if more are left. After an error or at the limit the
-  /// rest is left to close().
+  /// Appends compressed parts for about `turn_ns`, at least one. The time is limited because the queue of
+  /// events is not drained meanwhile. Wakes the writer thread if more are left. After an error or at the
+  /// limit, close() handles the rest.
   /// @param max_bytes  of the trace; stops when it is that large.
   [[nodiscard]] Status write(format::TraceWriter& trace, uint64_t max_bytes, uint64_t turn_ns);
   /// Waits until every part is compressed or written. @return false after `timeout_ns`.

@@ -1,7 +1,7 @@
 #pragma once
 /// @file live_judge.h
-/// Judges memory while the trace is written: what it finds becomes Finding events, unless a rule
-/// suppresses it.
+/// Runs the judges while the trace is written. Their findings become Finding events, unless a rule
+/// suppresses them.
 ///
 /// Place:    the writer thread passes each event that it has written, so that the judge sees the
 ///           same events in the same order as a reader of the trace.

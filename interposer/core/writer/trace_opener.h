@@ -26,7 +26,7 @@ namespace convtrace::engine {
                                      const format::TraceMeta& meta,
                                      format::Definitions& definitions);
 
-/// Gives the file the name that `meta` makes of the setting, since the program has told its rank.
+/// Renames the file to the name that the setting gives with `meta`, now that the rank is known.
 /// @return whether it has that name; false: another file has it at present.
 bool rename_trace(OpenTrace& trace, const settings::Settings& settings,
                   const std::string& start_folder, const format::TraceMeta& meta);

@@ -121,7 +121,7 @@ bool WriterThread::run() {
   while (going && !finishing_.load(std::memory_order_acquire)) {
     wakeup_.wait(kRoundNs);
     const bool pausing = life_.load(std::memory_order_acquire) == Life::kPausing;
-    urgent_ = urgent_ || pausing;  // nobody else writes it out within the second
+    urgent_ = urgent_ || pausing;  // after the pause no thread writes it within the second
     going = round(trace, false);
     late_.store(false);
     if (!going || !pausing) continue;
@@ -177,7 +177,7 @@ bool WriterThread::drain_all(OpenTrace& trace, bool last) {
 
 bool WriterThread::drain(OpenTrace& trace, bool last) {
   const uint64_t horizon_ns = last ? kEverything : now_ns();
-  // Losses before later events: after a loss the judges must accuse nobody.
+  // Losses before later events: after a loss the judges must not draw conclusions across it.
   bool good = append_losses(*trace.writer);
   if (!good) return false;
   queue_.drain(horizon_ns, [&](const format::Event& event) {

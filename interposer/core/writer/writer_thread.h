@@ -6,7 +6,7 @@
 /// Threads:  start() on any, finish() on one after that. All signals are blocked in the thread
 ///           itself.
 /// Pause:    pause() ends the thread and keeps the trace open, resume() starts it again: a program
-///           that forks is told by Python 3.12 and later if it has more than one thread.
+///           that forks gets a warning from Python 3.12 and later if it has more than one thread.
 /// Errors:   a failed write ends tracing with one line; the host continues.
 /// Timing:   an event is in the page cache at the latest 1 s after it happened, an error-level
 ///           finding at once.
@@ -84,9 +84,9 @@ class WriterThread {
   /// @return the number of triggers that were handled. For signal handlers.
   [[nodiscard]] uint32_t triggers_handled() const noexcept { return triggers_handled_.load(); }
 
-  /// Lets the thread write what is queued and end, and waits until it does not exist any more.
-  /// After `deadline_ns` (a duration) it stays, and is not asked again before it has come through a
-  /// round: a disk that stands still delays one fork, not each.
+  /// Lets the thread write the queued events and end, and waits until it has ended. After `deadline_ns`
+  /// (a duration) the thread continues, and is not asked again before it has completed a round: a disk
+  /// that does not respond delays one fork, not each.
   /// @pre the process has no other threads, so that no call of this class runs meanwhile.
   void pause(uint64_t deadline_ns) noexcept;
   [[nodiscard]] bool paused() const noexcept {
