@@ -155,6 +155,21 @@ class Marks(ObservedTest):
         with mock.patch.object(random, "_inst", random.SystemRandom()):
             self.assertIn(None, self.read())
 
+    def test_another_generator_in_place_of_torchs(self):
+        self.read()
+        self.assertIsNotNone(self.observer.marks._cpu[1])
+        mine = torch.Generator().manual_seed(3)
+        without_memory = mock.Mock(spec=["get_state"], get_state=mine.get_state)
+        for generator, lies_in_memory in (mine, True), (without_memory, False):
+            with mock.patch.object(torch, "default_generator", generator):
+                for draw in torch.rand, torch.randn, torch.randn:
+                    before = self.read()
+                    self.assertNotIn(None, before)
+                    self.assertEqual(self.read(), before)
+                    draw((), generator=mine)
+                    self.assertNotEqual(self.read(), before)
+            self.assertEqual(self.observer.marks._cpu[1] is not None, lies_in_memory)
+
     def test_another_kind_of_numpys_generator(self):
         numpy = sys.modules.get("numpy.random")
         if not hasattr(numpy, "set_bit_generator"):

@@ -21,7 +21,7 @@ OWN = re.compile(r"convtrace\[\d+\] ([WE]) \S+: (CT-\d+) (.*)\n?")
 class Odd(HostTest):
     def test_they_train_as_ever_and_leave_a_readable_trace_each(self):
         plain = self.run_in("plain", "odd.py", preload=False)
-        traced = self.run_in("traced", "odd.py", preload=True)
+        traced = self.run_in("traced", "odd.py", preload=True, SHOW=SHOW)
         self.assertEqual((plain.returncode, traced.returncode), (0, 0), plain.stderr + traced.stderr)
         own = [line for line in traced.stderr.splitlines(True) if OWN.match(line)]
         self.check_equal(plain.stdout, traced.stdout)
@@ -32,7 +32,7 @@ class Odd(HostTest):
         for trace in self.traces():
             name, _, pid = os.path.basename(trace)[:-len(".ctrace")].rpartition("-")
             found.setdefault(name, []).append(pid)
-            # Killed before the writer came to write what the process is; dies_of_KILL waits for it.
+            # Killed before the writer came to write what the process is; dies_of_KILL is killed behind that.
             if UNCLOSED.match(name) and name != "dies_of_KILL" and os.path.getsize(trace) <= HEAD:
                 continue
             done = subprocess.run([SHOW, "verify", trace], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
