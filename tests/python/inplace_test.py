@@ -4,7 +4,7 @@ import unittest
 
 from preload_test import ProgramTest
 
-# Case of programs/needed_memory.py -> (level, kind, op, slot) of one of its findings: the one that says where.
+# Case of programs/needed_ops.py, needed_state.py or needed_calls.py -> (level, kind, op, slot) of one of its findings: the one that says where.
 TOLD = {
     "wrong_saved_of_tanh": ("error", "input-mutated", "SquareBackward", "saved:0"),
     "wrong_saved_of_product": ("error", "input-mutated", "SquareBackward", "saved:0"),
@@ -40,11 +40,18 @@ TOLD = {
 
 
 class Kept(ProgramTest):
-    def findings_of(self, which, expect):
-        done = self.run_program("needed_memory.py", which, "cpu")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        trace, = self.traces()
-        return self.records(trace, "findings", expect)
+    shared = True
+    PROGRAMS = "needed_ops.py", "needed_state.py", "needed_calls.py"
+
+    def findings_of(self, which, expect, programs=PROGRAMS):
+        found = []
+        for program in programs:
+            before = set(self.traces())
+            done = self.run_program(program, which, "cpu")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            trace, = set(self.traces()) - before
+            found += self.records(trace, "findings", expect)
+        return found
 
     def test_who_writes_what_is_needed_is_told(self):
         found = {}
@@ -70,7 +77,7 @@ class Kept(ProgramTest):
         self.assertEqual(self.findings_of("right", 0), [])
 
     def test_averages_in_buffers_are_hints(self):
-        found = self.findings_of("alike", 0)
+        found = self.findings_of("alike", 0, ("needed_state.py",))
         self.assertEqual({(one["level"], one["kind"], one["op"], one["slot"]) for one in found}, {
             ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
             ("info", "overwritten", "NearestBackward", "saved_buffer:1")})

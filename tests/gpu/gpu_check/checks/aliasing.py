@@ -153,7 +153,8 @@ def every_faulty_op(bench):
     return {"ops": len(names), "findings": len(found)}
 
 
-NEEDED = {  # case of programs/needed_memory.py, by the name of its model: kind, op, slot
+NEEDED_PROGRAMS = "needed_ops", "needed_state", "needed_calls"
+NEEDED = {  # case of these, by the name of its model: kind, op, slot
     "wrong_saved_of_tanh": ("input-mutated", "SquareBackward", "saved:0"),
     "wrong_saved_of_exp": ("overwritten", "SquareBackward", "saved_shared:0"),
     "wrong_gradient_counted": ("input-mutated", "TenthBackward", "grad_output:0"),
@@ -167,12 +168,13 @@ NEEDED = {  # case of programs/needed_memory.py, by the name of its model: kind,
 @check("memory that is still needed", part=9)
 def needed_memory(bench):
     """Saved tensors, gradients and outputs that somebody writes too early: each is told, at the op that wrote."""
-    done, trace = bench.traced(bench.observed("needed_memory", "wrong"))
-    bench.succeeded(done)
     found = {}
-    for one in trace.findings:
-        if one["level"] == "error":
-            found.setdefault(one["scope"].partition(".")[0], set()).add((one["kind"], one["op"], one["slot"]))
+    for program in NEEDED_PROGRAMS:
+        done, trace = bench.traced(bench.observed(program, "wrong"), name=program)
+        bench.succeeded(done)
+        for one in trace.findings:
+            if one["level"] == "error":
+                found.setdefault(one["scope"].partition(".")[0], set()).add((one["kind"], one["op"], one["slot"]))
     missing = {case: sorted(map(str, found.get(case, ()))) for case, told in NEEDED.items() if told not in found.get(case, ())}
     expect(not missing, "not told, but: %s" % missing)
     return {"cases": len(NEEDED)}
@@ -180,9 +182,10 @@ def needed_memory(bench):
 
 @check("memory that only its owner needs", part=9)
 def own_memory(bench):
-    done, trace = bench.traced(bench.observed("needed_memory", "right"))
-    bench.succeeded(done)
-    expect(trace.findings == [], "found: %s" % trace.findings[:2])
+    for program in NEEDED_PROGRAMS:
+        done, trace = bench.traced(bench.observed(program, "right"), name=program)
+        bench.succeeded(done)
+        expect(trace.findings == [], "found: %s" % trace.findings[:2])
 
 
 @check("every correct program", part=9)

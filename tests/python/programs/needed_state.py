@@ -1,0 +1,372 @@
+"""Hooks, buffers and state of objects that are written while somebody still needs them, or only look alike (needed_cases.py)."""
+import torch
+from needed_cases import Block, Exp, Inside, Weighted, case, main, named, raw, train
+from torch import nn
+
+
+class WithBuffer(nn.Module):
+    """`op` takes what a layer gives, and a buffer; `behind` gets the result."""
+
+    def __init__(self, op, behind=lambda buffer, y: None, name="state", calls=3):
+        nn.Module.__init__(self)
+        self.op, self.behind, self.calls, self.name = op, behind, calls, name
+        self.inner, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.register_buffer(name, torch.linspace(0.5, 1.5, 48).view(6, 8))
+        named(self)
+
+    def forward(self, x):
+        state = getattr(self, self.name)
+        raw(state).copy_(torch.linspace(0.5, 1.5, 48).view(6, 8))
+        for _ in range(self.calls):
+            x = self.op(self.inner(x), state)
+            self.behind(state, x)
+        return self.last(x)
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None
+
+
+def written_in_backward(write):
+    class Written(Scaled):
+        @staticmethod
+        def backward(ctx, grad):
+            scale, = ctx.saved_tensors
+            given = grad * scale
+            write(scale, grad)
+            return given, None
+
+    return Written.apply
+
+
+@case
+def wrong_state_of_a_cell():
+    """The next call of the module writes what this one has saved."""
+    model = WithBuffer(Scaled.apply, lambda state, y: raw(state).copy_(y.detach().tanh()))
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_multiplied():
+    model = WithBuffer(written_in_backward(lambda scale, grad: scale.mul_(0.5)), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def wrong_buffer_written():
+    model = WithBuffer(written_in_backward(lambda scale, grad: raw(scale).add_(grad)), calls=1)
+    train(model, model.parameters())
+
+
+def limited(module, args, out):
+    """A forward hook."""
+    raw(out).clamp_(-0.1, 0.1)
+
+
+@case
+def wrong_hook_of_an_op():
+    model = named(nn.Sequential(nn.Linear(8, 8), Inside(Exp.apply), nn.Linear(8, 4)))
+    model[1].register_forward_hook(limited)
+    train(model, model.parameters())
+
+
+class Branched(nn.Module):
+    """`hook` gets the gradient of the act's output, which is that of the branch beside it, too."""
+
+    def __init__(self, hook, shares=True):
+        nn.Module.__init__(self)
+        self.first, self.act, self.last = nn.Linear(8, 8), Inside(Exp.apply), nn.Linear(8, 4)
+        self.hook, self.shares = hook, shares
+        named(self)
+
+    def forward(self, x):
+        h = self.first(x).tanh()
+        y = self.act(h)
+        y.register_hook(self.hook)
+        return self.last(y + h if self.shares else y)
+
+
+def halved(grad):
+    raw(grad).mul_(0.5)
+
+
+@case
+def wrong_hook_of_a_gradient():
+    model = Branched(halved)
+    train(model, model.parameters())
+
+
+@case
+def right_hook_of_a_gradient():
+    for model in Branched(halved, shares=False), Branched(lambda grad: grad * 0.5):
+        train(model, model.parameters())
+
+
+@case
+def right_hooks():
+    """They give other tensors, write what PyTorch counts, or give the tensor other memory."""
+    def rounded(module, args, out):
+        out.data = (out.data * 8).round() / 8
+
+    for hook in (lambda module, args, out: out.clamp(-0.1, 0.1)), (lambda module, args, out: out.mul_(0.5)), rounded:
+        model = named(nn.Sequential(nn.Sequential(nn.Linear(8, 8), Inside(torch.sin)), nn.Linear(8, 4)))
+        for module in model[0], model[0][0]:
+            module.register_forward_hook(hook)
+        train(model, model.parameters())
+        assert all(len(module._forward_hooks) <= 1 for module in model.modules())
+
+
+def mask_of(op):
+    """As a module: two calls before the first's backward."""
+    return Block(lambda h: op(0.3 - op(h)))
+
+
+class Kept:
+    """Attributes that calls of ops have in common."""
+
+
+@case
+def wrong_state_of_an_object():
+    class Mask(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mask = (x > 0).float()
+            return x * Kept.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * Kept.mask
+
+    model = mask_of(Mask.apply)
+    train(model, model.parameters())
+
+
+@case
+def wrong_state_on_a_module():
+    class OwnedMask(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, owner):
+            ctx.owner, owner.mask = owner, (x > 0).float()
+            return x * owner.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.owner.mask, None
+
+    model = mask_of(lambda h: OwnedMask.apply(h, model.first))
+    train(model, model.parameters())
+
+
+@case
+def right_state_of_objects():
+    """A stack, a table that grows, what the backward writes itself, what it does not read, and state of one call."""
+    stack, tables = [], {}
+
+    class Stacked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            stack.append(x > 0)
+            return x * stack[-1]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * stack.pop()
+
+    class Tabled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.size = tables["size"] = tables.get("size", 1) + 1
+            tables["cos"] = torch.linspace(0, 1, 8 * ctx.size).cos()
+            return x * tables["cos"][:8]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * tables["cos"][:8]
+
+    class Rewritten(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            Kept.scratch = x.tanh()
+            return Kept.scratch.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            Kept.scratch = ctx.saved_tensors[0].tanh()
+            return grad * (1 - Kept.scratch.square())
+
+    class Logged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, owner):
+            ctx.owner, owner.last = owner, x * 2
+            return x * owner.scale
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.owner.scale, None
+
+    owner = Kept()
+    owner.scale = 2
+    for op in Stacked.apply, Tabled.apply, Rewritten.apply, lambda h: Logged.apply(h, owner):
+        model = mask_of(op)
+        train(model, model.parameters())
+
+
+@case
+def right_averages_and_scratch():
+    """An average that the backward reads, and a scratch buffer that it fills."""
+    scratch = torch.empty(6, 8)
+
+    class Averaged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mean = 0.9 * getattr(Kept, "mean", 1) + 0.1 * x.abs().mean(0)
+            return x / Kept.mean
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad / Kept.mean
+
+    class Scratched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.tanh(x, out=scratch).clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, = ctx.saved_tensors
+            return grad * (1 - torch.tanh(x, out=scratch).square())
+
+    for op in Averaged.apply, Scratched.apply:
+        model = mask_of(op)
+        train(model, model.parameters())
+
+
+@case
+def right_state_of_a_cell():
+    """Each call has a state of its own, or writes it before it is saved; statistics are not read by the backward."""
+    def renewed(x, state):
+        return Scaled.apply(x, state.clone())
+
+    def before_it_is_saved(x, state):
+        raw(state).mul_(0.9)
+        return Scaled.apply(x, state)
+
+    def written(state, y):
+        raw(state).copy_(y.detach().tanh())
+
+    for model in WithBuffer(renewed, written), WithBuffer(before_it_is_saved, calls=1):
+        train(model, model.parameters())
+    statistics = WithBuffer(Scaled.apply, lambda state, y: raw(state).mul_(0.9), name="running_scale")
+    train(statistics, statistics.parameters())
+
+
+def average(scale, grad):
+    scale.mul_(0.9).add_(grad.abs(), alpha=0.1)
+
+
+@case
+def right_average_in_backward():
+    model = WithBuffer(written_in_backward(average), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def alike_average_past_the_count():
+    model = WithBuffer(written_in_backward(lambda scale, grad: average(raw(scale), grad)), calls=1)
+    train(model, model.parameters())
+
+
+@case
+def alike_codebook():
+    """Saved for a gradient that nobody wants, and an average."""
+    class Nearest(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, codes):
+            ctx.save_for_backward(x, codes)
+            return codes[torch.cdist(x, codes).argmin(1)]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("codes", torch.randn(6, 8))
+
+        def forward(self, x):
+            y = Nearest.apply(x, self.codes)
+            raw(self.codes).mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+            return y
+
+    model = Block(Quantized())
+    train(model, model.parameters())
+
+
+@case
+def right_running_statistics():
+    class Normed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, mean):
+            mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            return x - mean
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    mean = torch.zeros(8)
+    model = Block(lambda h: Normed.apply(Normed.apply(h, mean), mean))
+    train(model, model.parameters())
+
+
+@case
+def right_batch_norm():
+    """Keeps running statistics that its backward does not read, as InPlace-ABN does; two calls before the backward."""
+
+    class Normed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, mean, variance):
+            ctx.save_for_backward(x, mean, variance)
+            return torch.nn.functional.batch_norm(x, mean, variance, training=True)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, *_ = ctx.saved_tensors
+            return grad / x.std(0), None, None
+
+    class Norm(nn.BatchNorm1d):
+        def forward(self, x):
+            return Normed.apply(x, self.running_mean, self.running_var)
+
+    norm = Norm(8)
+    model = Block(lambda h: norm(norm(h)))
+    model.norm = norm
+    train(model, model.parameters())
+
+
+@case
+def right_update_in_backward():
+    def update(parameter):
+        parameter.data.add_(parameter.grad, alpha=-0.05)
+
+    model = Block(lambda h: Weighted.apply(h, model.scale))
+    model.scale = nn.Parameter(torch.ones(8))
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(update)
+    for _ in range(3):
+        model.zero_grad()
+        model(torch.randn(6, 8)).square().mean().backward()
+
+
+if __name__ == "__main__":
+    main()
