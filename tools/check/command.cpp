@@ -9,7 +9,7 @@
 #include "tools/check/run.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
-#include "tools/diff/report/outputs.h"
+#include "tools/report/outputs.h"
 
 namespace convtrace::check {
 namespace {

@@ -8,7 +8,7 @@
 #include "tools/check/catalog.h"
 #include "tools/check/story/blow_up.h"
 #include "tools/check/story/teller.h"
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {

@@ -19,7 +19,7 @@
 #include "tools/check/model/finding.h"
 #include "tools/check/model/step_values.h"
 #include "tools/check/model/story.h"
-#include "tools/diff/read/replicas.h"
+#include "tools/trace/model/replicas.h"
 
 namespace convtrace::check {
 

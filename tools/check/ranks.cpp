@@ -26,7 +26,7 @@
 #include "reader/trace_reader.h"
 #include "tools/check/judge.h"
 #include "tools/common/text.h"
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {

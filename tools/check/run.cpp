@@ -12,7 +12,7 @@
 #include "tools/common/escape.h"
 #include "tools/common/live_wait.h"
 #include "tools/common/text.h"
-#include "tools/diff/read/trace_set.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::check {
 namespace {

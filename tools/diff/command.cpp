@@ -11,16 +11,16 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
-#include "tools/diff/model/map_file.h"
 #include "tools/diff/page/report_html.h"
 #include "tools/diff/ranks/diff.h"
 #include "tools/diff/ranks/part_file.h"
 #include "tools/diff/read/progress.h"
-#include "tools/diff/report/outputs.h"
 #include "tools/diff/report/report_csv.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_junit.h"
 #include "tools/diff/report/report_text.h"
+#include "tools/report/outputs.h"
+#include "tools/trace/names/map_file.h"
 
 namespace convtrace::diff {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "tools/diff/report/text_layout.h"
+#include "tools/report/text_layout.h"
 
 namespace convtrace::diff {
 

@@ -3,8 +3,8 @@
 
 #include "tools/common/exit_code.h"
 #include "tools/diff/command.h"
-#include "tools/diff/report/outputs.h"
-#include "tools/diff/report/text_layout.h"
+#include "tools/report/outputs.h"
+#include "tools/report/text_layout.h"
 
 int main(int argc, char** argv) {
   convtrace::diff::remove_unfinished_files_on_signals();

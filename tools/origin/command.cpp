@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "tools/common/complaints.h"
-#include "tools/diff/report/outputs.h"
 #include "tools/origin/digest/write_digest.h"
 #include "tools/origin/report/reports.h"
 #include "tools/origin/run.h"
+#include "tools/report/outputs.h"
 
 namespace convtrace::origin {
 

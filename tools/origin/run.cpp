@@ -7,12 +7,12 @@
 #include <unordered_map>
 
 #include "tools/common/text.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/origin/digest/digest_feed.h"
 #include "tools/origin/join/engine.h"
 #include "tools/origin/judge/trial.h"
 #include "tools/origin/model/rank_text.h"
 #include "tools/origin/trace_feed.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::origin {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "tools/common/on_threads.h"
 #include "tools/common/text.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/origin/read/windows.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::origin {
 namespace {

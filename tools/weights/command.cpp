@@ -6,8 +6,8 @@
 
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
-#include "tools/diff/model/map_file.h"
-#include "tools/diff/report/outputs.h"
+#include "tools/report/outputs.h"
+#include "tools/trace/names/map_file.h"
 #include "tools/weights/read.h"
 #include "tools/weights/report.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/diff/model/fused_names.h"
-#include "tools/diff/model/scope_map.h"
+#include "tools/trace/names/fused_names.h"
+#include "tools/trace/names/renames.h"
 #include "tools/weights/weights.h"
 
 namespace convtrace::weights {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::weights {
 namespace {

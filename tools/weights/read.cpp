@@ -7,7 +7,7 @@
 #include "reader/trace_reader.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/read/trace_set.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::weights {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/report/text_layout.h"
+#include "tools/report/text_layout.h"
 
 namespace convtrace::weights {
 namespace {

@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "tools/common/json.h"
-#include "tools/diff/report/text_layout.h"
+#include "tools/report/text_layout.h"
 #include "tools/weights/compare.h"
 
 namespace convtrace::weights {

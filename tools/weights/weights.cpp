@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/diff/whole/pieces.h"
+#include "tools/trace/model/pieces.h"
 
 namespace convtrace::weights {
 namespace {

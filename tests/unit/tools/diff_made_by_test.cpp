@@ -4,8 +4,8 @@
 
 #include "tests/support/catch.h"
 #include "tools/diff/cause/finding_cause.h"
-#include "tools/diff/flow/made_by.h"
-#include "tools/diff/flow/nan_stories.h"
+#include "tools/trace/flow/made_by.h"
+#include "tools/trace/flow/nan_stories.h"
 
 namespace convtrace::diff {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/support/trace_builder.h"
 #include "tests/unit/tools/diff_compared.h"
 #include "tests/unit/tools/diff_ranks.h"
-#include "tools/diff/model/map_file.h"
+#include "tools/trace/names/map_file.h"
 
 namespace convtrace::test {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/unit/tools/diff_compared.h"
 #include "tests/unit/tools/diff_ranks.h"
 #include "tools/common/element.h"
-#include "tools/diff/whole/pieces.h"
+#include "tools/trace/model/pieces.h"
 
 namespace convtrace::test {
 namespace {

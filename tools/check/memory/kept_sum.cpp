@@ -25,7 +25,7 @@
 
 #include "tools/check/memory/checks.h"
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::check {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tools/common/json.h"
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::check {
 

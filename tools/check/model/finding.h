@@ -13,7 +13,7 @@
 
 #include "format/model/event_enums.h"
 #include "format/model/events.h"
-#include "tools/diff/flow/made_by.h"
+#include "tools/trace/flow/made_by.h"
 
 namespace convtrace::check {
 

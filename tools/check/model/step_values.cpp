@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::check {
 

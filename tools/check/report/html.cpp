@@ -4,8 +4,8 @@
 #include "tools/check/report/story_text.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/page/markup.h"
-#include "tools/diff/page/page_assets.h"
+#include "tools/report/markup.h"
+#include "tools/report/page_style.h"
 
 namespace convtrace::check {
 namespace {

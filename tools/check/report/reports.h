@@ -6,7 +6,7 @@
 
 #include "tools/check/model/result.h"
 #include "tools/common/json.h"
-#include "tools/diff/report/text_layout.h"
+#include "tools/report/text_layout.h"
 
 namespace convtrace::check {
 

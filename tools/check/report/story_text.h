@@ -8,7 +8,7 @@
 
 #include "tools/check/model/result.h"
 #include "tools/common/json.h"
-#include "tools/diff/page/markup.h"
+#include "tools/report/markup.h"
 
 namespace convtrace::check {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tools/check/model/batch.h"
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {

@@ -22,7 +22,7 @@
 #include "tools/check/training/bias_gradients.h"
 #include "tools/check/training/checks.h"
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::check {
 namespace {

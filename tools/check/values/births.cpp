@@ -17,7 +17,7 @@
 #include "tools/check/values/checks.h"
 #include "tools/common/freed_memory.h"
 #include "tools/common/text.h"
-#include "tools/diff/flow/nan_stories.h"
+#include "tools/trace/flow/nan_stories.h"
 
 namespace convtrace::check {
 namespace {

@@ -1,7 +1,7 @@
 #include "tools/check/values/compiled_calls.h"
 
-#include "tools/diff/model/generated_call.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/generated_call.h"
+#include "tools/trace/model/slot.h"
 
 namespace convtrace::check {
 namespace {

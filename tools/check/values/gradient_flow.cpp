@@ -24,7 +24,7 @@
 #include "tools/check/values/checks.h"
 #include "tools/check/values/parameter_ledger.h"
 #include "tools/common/text.h"
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::check {
 namespace {

@@ -25,7 +25,7 @@
 
 #include "tools/check/values/checks.h"
 #include "tools/common/text.h"
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::check {
 namespace {

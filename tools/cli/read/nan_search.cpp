@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tools/common/freed_memory.h"
-#include "tools/diff/model/not_finite.h"
+#include "tools/trace/model/not_finite.h"
 
 namespace convtrace::tools {
 namespace {

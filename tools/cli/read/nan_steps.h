@@ -1,7 +1,7 @@
 #pragma once
 /// @file nan_steps.h
 /// Reads a trace step by step for `show --nan`, up to the first NaN or infinity that has a
-/// consequence; those without one it notes (tools/diff/flow/nan_stories.h).
+/// consequence; those without one it notes (tools/trace/flow/nan_stories.h).
 ///
 /// Memory:   the values of three steps: those of several threads and of devices come late.
 /// Threads:  one.
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tools/cli/read/nan_search.h"
-#include "tools/diff/flow/nan_stories.h"
+#include "tools/trace/flow/nan_stories.h"
 
 namespace convtrace::tools {
 

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/diff/model/record.h"
 #include "tools/diff/model/scope_map.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "tools/diff/align/align.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::diff {
 namespace {

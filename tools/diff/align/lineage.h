@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tools/diff/align/align.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

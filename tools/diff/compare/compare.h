@@ -5,8 +5,7 @@
 ///
 /// Place:    called once per matched pair; the hot path of the diff.
 /// Threads:  pure functions.
-/// Source:   docs/comparison.md "One value"; dtype semantics in format/model/stats.h; estimates
-///           from sketches: format/FORMAT.md "Sketches".
+/// Source:   docs/comparison.md "One value"; dtype semantics in format/model/stats.h.
 
 #include <cmath>
 #include <cstddef>
@@ -17,7 +16,8 @@
 
 #include "format/model/dtype.h"
 #include "format/model/events.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/distance.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 
@@ -67,13 +67,6 @@ inline constexpr size_t kClassCount = 10;
 [[nodiscard]] std::string_view to_string(Field value);
 /// @return whether the size of a difference in that field is a number.
 [[nodiscard]] inline bool is_measured(Field field) { return field <= Field::kUpdate; }
-
-/// Unit roundoff: half the distance from 1 to the next number. 0 for integers: they are exact.
-[[nodiscard]] double unit_roundoff(format::DType dtype);
-
-/// @return the norm of the differences of the buckets: its square has the expectation |a - b|^2.
-/// Both sketches are known.
-[[nodiscard]] double sketched_distance(const format::Sketch& a, const format::Sketch& b);
 
 /// A value of one run; its data are borrowed from the step.
 struct ValueView {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tools/diff/compare/compare.h"
-#include "tools/diff/model/rules.h"
+#include "tools/trace/names/rules.h"
 
 namespace convtrace::diff {
 

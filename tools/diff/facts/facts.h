@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "format/model/meta.h"
-#include "tools/diff/model/generated_call.h"
 #include "tools/diff/model/step_offset.h"
+#include "tools/trace/model/generated_call.h"
 
 namespace convtrace::diff {
 

@@ -10,7 +10,6 @@
 /// Place:    rank_diff.h feeds it step by step; align.h translates the candidate's keys with it.
 /// Source:   docs/comparison.md "Alignment".
 
-#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -18,23 +17,10 @@
 #include <vector>
 
 #include "format/model/definitions.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
+#include "tools/trace/names/renames.h"
 
 namespace convtrace::diff {
-
-/// A module path in the baseline, or the beginning of one, and its counterpart in the candidate.
-struct ScopeRename {
-  std::string base, cand;
-};
-
-/// @return the path with `to` in place of its beginning, `from`; nullopt if it begins otherwise. A
-/// part `*` of `from` is any one part, which stands for the `*` of `to` with the same number.
-[[nodiscard]] std::optional<std::string> renamed(std::string_view path, std::string_view from,
-                                                 std::string_view to);
-
-/// @return the baseline's path of a module, by the first rule that applies; nullopt: none does.
-[[nodiscard]] std::optional<std::string> path_in_base(std::string_view cand,
-                                                      std::span<const ScopeRename> rules);
 
 /// A module with its names in both runs.
 struct RenamedModule {

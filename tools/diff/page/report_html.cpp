@@ -7,11 +7,12 @@
 #include "tools/common/text.h"
 #include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/facts/excuses.h"
-#include "tools/diff/page/markup.h"
-#include "tools/diff/page/page_assets.h"
+#include "tools/diff/page/page_script.h"
 #include "tools/diff/page/root_section.h"
 #include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/report/markup.h"
+#include "tools/report/page_style.h"
 
 namespace convtrace::diff {
 namespace {

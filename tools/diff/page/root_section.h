@@ -4,8 +4,8 @@
 /// surrounds it.
 
 #include "tools/common/json.h"
-#include "tools/diff/page/markup.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/report/markup.h"
 
 namespace convtrace::diff {
 

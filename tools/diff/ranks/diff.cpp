@@ -14,11 +14,11 @@
 #include "tools/diff/ranks/joined.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/repetition.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/coverage.h"
 #include "tools/diff/verdict/exactness.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
 #include "tools/diff/whole/whole_runs.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 namespace {

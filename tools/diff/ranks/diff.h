@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "tools/diff/ranks/rank_part.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 

@@ -13,9 +13,9 @@
 
 #include "tools/diff/facts/facts.h"
 #include "tools/diff/ranks/rank_part.h"
-#include "tools/diff/read/replicas.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/trace/model/replicas.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 

@@ -8,7 +8,7 @@
 
 #include "tools/diff/ranks/pack.h"
 #include "tools/diff/ranks/rank_part.h"
-#include "tools/diff/read/trace_set.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 

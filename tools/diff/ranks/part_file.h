@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/diff/model/rules.h"
 #include "tools/diff/ranks/rank_part.h"
-#include "tools/diff/read/trace_set.h"
+#include "tools/trace/names/rules.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 

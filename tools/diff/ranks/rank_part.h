@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tools/diff/facts/facts.h"
-#include "tools/diff/read/replicas.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/trace/model/replicas.h"
 
 namespace convtrace::diff {
 

@@ -6,7 +6,7 @@
 /// first one the calls have phase evaluation.
 
 #include "format/model/definitions.h"
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/diff/model/record.h"
 #include "tools/diff/model/scope_map.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

@@ -3,7 +3,7 @@
 /// Steps of a run in ascending order: of one trace (step_stream.h), or of all ranks put together
 /// (whole_runs.h).
 
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

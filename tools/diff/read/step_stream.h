@@ -20,13 +20,13 @@
 #include "format/model/definitions.h"
 #include "reader/trace_reader.h"
 #include "tools/diff/model/findings.h"
-#include "tools/diff/model/moved_parameters.h"
-#include "tools/diff/model/record.h"
 #include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/launch_keys.h"
+#include "tools/diff/read/moved_parameters.h"
 #include "tools/diff/read/step_source.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

@@ -4,8 +4,8 @@
 
 #include <ostream>
 
-#include "tools/diff/report/text_layout.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/report/text_layout.h"
 
 namespace convtrace::diff {
 

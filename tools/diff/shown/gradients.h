@@ -15,8 +15,8 @@
 
 #include "tools/diff/align/align.h"
 #include "tools/diff/compare/factor.h"
-#include "tools/diff/model/record.h"
 #include "tools/diff/shown/shown_cause.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

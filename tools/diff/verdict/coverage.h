@@ -14,10 +14,10 @@
 
 #include "tools/common/complaints.h"
 #include "tools/diff/read/step_stream.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/whole/whole_runs.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 

@@ -13,8 +13,8 @@
 
 #include "format/model/meta.h"
 #include "tools/diff/births/births.h"
-#include "tools/diff/model/rules.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/trace/names/rules.h"
 
 namespace convtrace::diff {
 

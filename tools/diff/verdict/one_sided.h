@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/diff/model/tolerance.h"
 #include "tools/diff/verdict/step_pair.h"
+#include "tools/trace/names/tolerance.h"
 
 namespace convtrace::diff {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "tools/diff/model/tolerance.h"
 #include "tools/diff/verdict/root.h"
+#include "tools/trace/names/tolerance.h"
 
 namespace convtrace::diff {
 

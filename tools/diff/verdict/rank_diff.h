@@ -20,7 +20,6 @@
 #include "tools/diff/births/last_weights.h"
 #include "tools/diff/births/written_weights.h"
 #include "tools/diff/compare/noise.h"
-#include "tools/diff/model/rules.h"
 #include "tools/diff/read/step_stream.h"
 #include "tools/diff/shown/shown_causes.h"
 #include "tools/diff/verdict/first_weights.h"
@@ -28,6 +27,7 @@
 #include "tools/diff/verdict/one_sided_root.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/verdict/root.h"
+#include "tools/trace/names/rules.h"
 
 namespace convtrace::diff {
 

@@ -17,15 +17,15 @@
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/facts/facts.h"
 #include "tools/diff/facts/preflight.h"
-#include "tools/diff/flow/made_by.h"
 #include "tools/diff/model/findings.h"
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/model/step_offset.h"
 #include "tools/diff/read/alias_patterns.h"
-#include "tools/diff/read/replicas.h"
 #include "tools/diff/shown/shown_cause.h"
 #include "tools/diff/verdict/step_summary.h"
 #include "tools/diff/whole/apart_value.h"
+#include "tools/trace/flow/made_by.h"
+#include "tools/trace/model/replicas.h"
 
 namespace convtrace::diff {
 
@@ -234,7 +234,7 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, sorted by the difference of their norms,
   /// the largest first; at most kMaxGradients.
   std::vector<RecordReport> gradients;
-  /// What the root's memory is, if no module has it: "the gradient of fc1.weight" (known_as.h).
+  /// What the root's memory is, if no module has it: "the gradient of fc1.weight".
   std::string known_as;
   /// Then, of a gradient: the forward pass and the gradient of its module's output were compared, and
   /// agree.

@@ -12,7 +12,6 @@
 #include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
 #include "tools/diff/compare/factor.h"
-#include "tools/diff/flow/known_as.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
 #include "tools/diff/verdict/scalar_factor.h"
@@ -161,6 +160,24 @@ std::vector<std::string> compared_inside(const StepPair& pair, uint32_t match,
   const std::string outer = reporter.text(pair.base_of(match).key.scope);
   std::erase_if(scopes, [&](const std::string& one) { return !is_inside(one, outer); });
   return {scopes.begin(), scopes.end()};
+}
+
+/// Names the memory that a collective, an op or a kernel used outside of modules: another record of the
+/// same memory in the same step has the name of a parameter, a gradient or a buffer.
+/// @return the first one; null if `values[index]` is a module's own value, or there is none.
+const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
+  const ValueRecord& record = step.values[index];
+  const auto memory = [](const ValueRecord& one) {
+    return std::tie(one.value.generation, one.value.offset, one.address, one.bytes);
+  };
+  if (!record.key.op && !record.key.family) return nullptr;
+  if (record.value.generation == 0) return nullptr;
+  const auto named = std::ranges::find_if(step.values, [&](const ValueRecord& one) {
+    const bool has_name = one.kind == SlotKind::kGrad || one.kind == SlotKind::kParam ||
+                          one.kind == SlotKind::kBuffer;
+    return has_name && !one.key.op && memory(one) == memory(record);
+  });
+  return named == step.values.end() ? nullptr : &*named;
 }
 
 /// Names the root's memory, and looks at what a gradient is made of.

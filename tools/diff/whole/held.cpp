@@ -1,6 +1,6 @@
 #include "tools/diff/whole/held.h"
 
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::diff {
 namespace {

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/diff/model/record.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 

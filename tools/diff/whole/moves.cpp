@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tools/diff/compare/compare.h"
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::diff {
 

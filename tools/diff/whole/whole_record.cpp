@@ -8,8 +8,8 @@
 #include "cupti/stats/tile/hash.h"
 #include "tools/common/element.h"
 #include "tools/diff/compare/compare.h"
-#include "tools/diff/model/hash_mix.h"
-#include "tools/diff/whole/pieces.h"
+#include "tools/trace/model/hash_mix.h"
+#include "tools/trace/model/pieces.h"
 
 namespace convtrace::diff {
 namespace {

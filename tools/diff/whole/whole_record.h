@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "tools/diff/model/rules.h"
 #include "tools/diff/whole/held.h"
+#include "tools/trace/names/rules.h"
 
 namespace convtrace::diff {
 

@@ -7,10 +7,10 @@
 
 #include "tools/common/text.h"
 #include "tools/diff/compare/compare.h"
-#include "tools/diff/model/hash_mix.h"
 #include "tools/diff/model/scope_map.h"
 #include "tools/diff/whole/odd_rank.h"
-#include "tools/diff/whole/pieces.h"
+#include "tools/trace/model/hash_mix.h"
+#include "tools/trace/model/pieces.h"
 
 namespace convtrace::diff {
 namespace {

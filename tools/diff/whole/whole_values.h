@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "format/model/definitions.h"
-#include "tools/diff/model/rules.h"
 #include "tools/diff/whole/apart_value.h"
 #include "tools/diff/whole/held.h"
 #include "tools/diff/whole/moves.h"
 #include "tools/diff/whole/whole_record.h"
+#include "tools/trace/names/rules.h"
 
 namespace convtrace::diff {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tools/common/read_stream.h"
-#include "tools/diff/read/trace_set.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::origin {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "tools/common/text.h"
-#include "tools/diff/read/trace_set.h"
 #include "tools/origin/digest/table_out.h"
 #include "tools/origin/read/rank_reader.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::origin {
 namespace {

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "tools/diff/model/hash_mix.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::origin {
 size_t Engine::KeyHash::operator()(const Key& key) const noexcept {

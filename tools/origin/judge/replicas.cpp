@@ -17,7 +17,6 @@
 #include <unordered_map>
 
 #include "tools/common/text.h"
-#include "tools/diff/model/hash_mix.h"
 #include "tools/origin/judge/buffers.h"
 #include "tools/origin/judge/judges.h"
 #include "tools/origin/judge/reductions.h"
@@ -25,6 +24,7 @@
 #include "tools/origin/judge/together.h"
 #include "tools/origin/model/rank_text.h"
 #include "tools/origin/model/writes.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::origin {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tools/common/text.h"
-#include "tools/diff/model/hash_mix.h"
 #include "tools/origin/model/rank_text.h"
+#include "tools/trace/model/hash_mix.h"
 
 namespace convtrace::origin {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/diff/compare/compare.h"
+#include "tools/trace/model/distance.h"
 
 namespace convtrace::origin {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "tools/common/element.h"
 #include "tools/common/text.h"
-#include "tools/diff/model/hash_mix.h"
-#include "tools/diff/model/not_finite.h"
 #include "tools/origin/model/operation.h"
+#include "tools/trace/model/hash_mix.h"
+#include "tools/trace/model/not_finite.h"
 
 namespace convtrace::origin {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"
-#include "tools/diff/model/record.h"
 #include "tools/origin/read/rank_queue.h"
+#include "tools/trace/model/slot.h"
 
 namespace convtrace::origin {
 

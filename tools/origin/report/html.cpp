@@ -3,10 +3,10 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/page/markup.h"
-#include "tools/diff/page/page_assets.h"
 #include "tools/origin/model/rank_text.h"
 #include "tools/origin/report/reports.h"
+#include "tools/report/markup.h"
+#include "tools/report/page_style.h"
 
 namespace convtrace::origin {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "tools/common/json.h"
-#include "tools/diff/report/text_layout.h"
 #include "tools/origin/model/result.h"
+#include "tools/report/text_layout.h"
 
 namespace convtrace::origin {
 

@@ -1,0 +1,43 @@
+#include "tools/trace/flow/passed.h"
+
+#include <charconv>
+
+namespace convtrace::diff {
+
+Passed passed_of(const format::TensorStats& event, const format::Definitions& names) {
+  return {.kind = slot_kind(names.text(event.slot)),
+          .place = event.place,
+          .slot = event.slot,
+          .op = event.op,
+          .of_kernel = static_cast<bool>(event.kernel),
+          .measured = event.capture != format::Capture::kHash,
+          .stats = event.stats,
+          .value = event.value,
+          .bytes = event.bytes};
+}
+
+Passed passed_of(const ValueRecord& record) {
+  return {.kind = record.kind,
+          .place = {.scope = record.key.scope, .call = record.key.call, .phase = record.key.phase},
+          .slot = record.key.slot,
+          .op = record.key.op,
+          .of_kernel = static_cast<bool>(record.key.family),
+          .measured = record.capture != format::Capture::kHash,
+          .stats = record.stats,
+          .value = record.value,
+          .bytes = record.bytes};
+}
+
+format::Phase call_phase(const Passed& value) {
+  return value.place.phase == format::Phase::kData ? format::Phase::kForward : value.place.phase;
+}
+
+uint32_t number_of(std::string_view slot) {
+  const size_t colon = slot.find(':');
+  uint32_t number = 0;
+  if (colon != std::string_view::npos)
+    (void)std::from_chars(slot.data() + colon + 1, slot.data() + slot.size(), number);
+  return number;
+}
+
+}  // namespace convtrace::diff
