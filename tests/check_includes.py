@@ -83,14 +83,15 @@ ROOMS = {
     "tools/trace/model": "tools/common",
     "tools/trace/names": "format/settings tools/common tools/trace/model",
     "tools/trace/flow": "tools/common tools/trace/model",
-    "tools/trace/read": "format/file reader tools/common",
+    "tools/trace/read": "format/file reader tools/common tools/trace/model",
     "tools/diff/model": "tools/trace/model tools/trace/names",
     "tools/diff/compare": "tools/common tools/trace/model tools/trace/names",
     "tools/diff/align": "tools/diff/compare tools/diff/model tools/trace/model",
     "tools/diff/births": "tools/diff/align tools/diff/compare",
     "tools/diff/flow": "",
     "tools/diff/facts": "reader tools/common tools/diff/model tools/trace/model",
-    "tools/diff/read": "format/file format/file/columns reader tools/common tools/diff/model tools/trace/model tools/trace/names",
+    "tools/diff/read": "format/file format/file/columns reader tools/common tools/diff/model tools/trace/model tools/trace/names "
+        "tools/trace/read",
     "tools/diff/whole": "cupti/stats/tile tools/common tools/diff/compare tools/diff/model tools/diff/read tools/trace/model "
         "tools/trace/names",
     "tools/diff/shown": "tools/common tools/diff/align tools/diff/compare tools/trace/model",
@@ -112,7 +113,7 @@ ROOMS = {
     "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/story "
         "tools/check/training tools/check/values tools/common tools/report tools/trace/model tools/trace/read",
     "tools/origin/model": "tools/trace/model",
-    "tools/origin/read": "reader tools/common tools/origin/model tools/trace/model",
+    "tools/origin/read": "reader tools/common tools/origin/model tools/trace/model tools/trace/read",
     "tools/origin/digest": "tools/common tools/origin/model tools/origin/read tools/trace/read",
     "tools/origin/join": "tools/origin/model tools/origin/read tools/trace/model",
     "tools/origin/judge": "cupti/stats/tile tools/common tools/origin/join tools/origin/model tools/trace/model",

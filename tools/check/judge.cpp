@@ -9,13 +9,12 @@
 #include "tools/check/story/blow_up.h"
 #include "tools/check/story/teller.h"
 #include "tools/trace/model/hash_mix.h"
+#include "tools/trace/read/shared_names.h"
 
 namespace convtrace::check {
 namespace {
 
 using format::StringId;
-
-constexpr uint32_t kReorderSteps = 2;
 
 Severity severity_of(format::Level level) {
   switch (level) {
@@ -62,7 +61,7 @@ using Wanted = std::function<bool(std::string_view)>;
 class Judge {
  public:
   Judge(reader::TraceReader& trace, const Wanted& wanted)
-      : trace_(trace), facts_(names_), wanted_(wanted) {
+      : trace_(trace), shared_(names_), facts_(names_), wanted_(wanted) {
     for (const CatalogRow& row : catalog())
       for (const MakeCheck make : {row.make, row.also})
         if (make != nullptr) checks_.push_back(make());
@@ -78,7 +77,7 @@ class Judge {
         take(*finding);
       }
       while (open_.size() > 1 &&
-             std::prev(open_.end())->first - open_.begin()->first > kReorderSteps)
+             std::prev(open_.end())->first - open_.begin()->first > diff::kLateSteps)
         judge_first();
     }
     return collect();
@@ -106,12 +105,6 @@ class Judge {
   }
 
  private:
-  struct Slot {
-    Role role = Role::kOther;
-    StringId id{}, name{};
-    bool known = false;
-  };
-
   /// What was recorded outside any step belongs to the one that is open.
   StepValues& step_of(uint32_t number) {
     if (number == format::kNoStep) number = open_.empty() ? last_ : std::prev(open_.end())->first;
@@ -123,28 +116,8 @@ class Judge {
     return entry->second;
   }
 
-  const Slot& slot_of(StringId local) {
-    if (local.value >= slots_.size()) slots_.resize(local.value + size_t{1});
-    Slot& slot = slots_[local.value];
-    if (!slot.known) {
-      const std::string_view text = trace_.definitions().text(local);
-      const size_t colon = text.find(':');
-      slot = {
-          .role = role_of(text),
-          .id = own(local),
-          .name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1)),
-          .known = true};
-    }
-    return slot;
-  }
   /// Ids of the trace become ids of this judge, which has names of its own beside them.
-  StringId own(StringId local) {
-    if (!local) return local;
-    if (local.value >= texts_.size()) texts_.resize(local.value + size_t{1});
-    StringId& id = texts_[local.value];
-    if (!id) id = names_.intern(trace_.definitions().text(local));
-    return id;
-  }
+  StringId own(StringId local) { return shared_.of(trace_.definitions(), local); }
 
   void take(const format::TensorStats& event) {
     ++result_.values;
@@ -153,7 +126,7 @@ class Judge {
       return;
     }
     StepValues& step = step_of(event.header.step);
-    const Slot& slot = slot_of(event.slot);
+    const diff::SharedNames::Slot& slot = shared_.slot(trace_.definitions(), event.slot);
     Value value;
     value.role = slot.role;
     value.seq = event.header.seq;
@@ -315,14 +288,13 @@ class Judge {
 
   reader::TraceReader& trace_;
   format::Definitions names_;
+  diff::SharedNames shared_;
   Facts facts_;
   const Wanted& wanted_;
   std::vector<std::unique_ptr<Check>> checks_;
   StoryTeller teller_;
   std::map<uint32_t, StepValues> open_;
   StepValues spare_;
-  std::vector<Slot> slots_;      ///< by slots of the trace
-  std::vector<StringId> texts_;  ///< by texts of the trace
   uint32_t last_ = 0, least_ = 0;
   RankResult result_;
   size_t meta_facts_ = 0;  ///< facts of the trace's head that were taken

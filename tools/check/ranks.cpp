@@ -71,7 +71,7 @@ std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
   std::map<Name, uint64_t> before;
   for_stats(path, step, step, [&](const format::TensorStats& value, const auto& names) {
     const std::string_view slot = names.text(value.slot);
-    const Role role = role_of(slot);
+    const Role role = diff::role_of(slot);
     if (role != Role::kParameter && role != Role::kGradient) return;
     const Name name{value.place.scope, value.slot};
     if (role == Role::kParameter && value.place.phase != format::Phase::kOptimizer) {
@@ -129,7 +129,7 @@ bool averages(const std::string& path, uint32_t first) {
   bool found = false;
   for_stats(path, first, UINT32_MAX, [&](const format::TensorStats& value, const auto& names) {
     const std::string_view slot = names.text(value.slot);
-    if (role_of(slot) == Role::kParameter && value.place.phase == format::Phase::kOptimizer) {
+    if (diff::role_of(slot) == Role::kParameter && value.place.phase == format::Phase::kOptimizer) {
       if (updated != value.header.step) hashes.clear();
       updated = value.header.step;
       hashes.insert(value.stats.hash);

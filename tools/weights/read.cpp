@@ -7,20 +7,19 @@
 #include "reader/trace_reader.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/trace/model/slot.h"
 #include "tools/trace/read/trace_set.h"
 
 namespace convtrace::weights {
 namespace {
 
-constexpr std::string_view kSlot = "param:";
-
 void take(const format::TensorStats& event, const format::Definitions& names, uint32_t rank,
           Weights& weights) {
   const std::string_view slot = names.text(event.slot);
-  if (!slot.starts_with(kSlot)) return;
+  if (diff::role_of(slot) != diff::Role::kParameter) return;
   std::string name(names.text(event.place.scope));
   if (!name.empty()) name += '.';
-  name += slot.substr(kSlot.size());
+  name += diff::name_of(slot);
   const Version version{.step = event.header.step,
                         .updated = event.place.phase == format::Phase::kOptimizer};
   std::vector<Value>& values = weights.parameters[name][version];

@@ -95,7 +95,7 @@ TEST_CASE("align: fused kernels match where all their operands do", "[diff][alig
 
 TEST_CASE("align: an operand of an operation is none of the module around it", "[diff][align]") {
   std::vector<ValueRecord> base(1), cand(1);
-  base[0].kind = cand[0].kind = diff::SlotKind::kInput;
+  base[0].kind = cand[0].kind = diff::Role::kInput;
   cand[0].key.op.value = 1;
   base[0].stats.hash = cand[0].stats.hash = 5;
   format::Definitions names;
@@ -109,7 +109,7 @@ TEST_CASE("lineage: what a fused kernel writes is a new value", "[diff][align]")
   diff::StepRecords step;
   step.values.resize(3);
   for (ValueRecord& record : step.values) {
-    record.kind = diff::SlotKind::kOutput;
+    record.kind = diff::Role::kOutput;
     record.value.storage = 1;
   }
   CHECK(diff::producers_of(step) == std::vector<uint32_t>{diff::kNoMatch, 0, 0});

@@ -103,7 +103,7 @@ TEST_CASE("compare: an input of another type or shape with equal numbers is told
   base.record.stats.l1 = cand.record.stats.l1 = base.record.stats.sum =
       cand.record.stats.sum = {10, 0};
   CHECK(compared(base, cand).verdict == Class::kShapeOrDtypeMismatch);
-  base.record.kind = cand.record.kind = diff::SlotKind::kInput;
+  base.record.kind = cand.record.kind = diff::Role::kInput;
   const Comparison told = compared(base, cand);
   CHECK(told.verdict == Class::kOtherForm);
   CHECK(told.field == Field::kDType);

@@ -20,7 +20,7 @@ struct Scene {
 
   size_t add(Phase phase, const std::string& scope, const std::string& slot, uint64_t value,
              const std::string& op = "", Health state = Health::kNotKnown) {
-    Passed one{.kind = slot_kind(slot),
+    Passed one{.kind = role_of(slot),
                .place = {.scope = names.intern(scope), .call = 0, .phase = phase},
                .slot = names.intern(slot),
                .measured = true,

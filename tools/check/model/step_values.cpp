@@ -12,33 +12,6 @@ double Value::rms() const {
   return stats.finite == 0 ? 0 : stats.l2 / std::sqrt(static_cast<double>(stats.finite));
 }
 
-Role role_of(std::string_view slot) {
-  struct Row {
-    std::string_view text;
-    Role role;
-  };
-  constexpr Row kRows[] = {
-      {"input", Role::kInput},
-      {"output", Role::kOutput},
-      {"grad_output", Role::kGradOutput},
-      {"param", Role::kParameter},
-      {"param_written", Role::kWritten},
-      {"grad", Role::kGradient},
-      {"grad_unclipped", Role::kUnclipped},
-      {"buffer", Role::kBuffer},
-      {"loss", Role::kLoss},
-      {"loss_scale", Role::kLossScale},
-      {"grad_norm", Role::kGradientNorm},
-      {"grad_input", Role::kGradInput},
-      {"grad_before", Role::kGradientBefore},
-      {"grad_after", Role::kGradientAfter},
-  };
-  const std::string_view word = slot.substr(0, slot.find(':'));
-  for (const Row& row : kRows)
-    if (row.text == word) return row.role;
-  return Role::kOther;
-}
-
 uint64_t signature(std::span<const Value* const> values) {
   uint64_t sum = values.size();
   for (const Value* value : values) {

@@ -10,33 +10,16 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"
+#include "tools/trace/model/slot.h"
 
 namespace convtrace::check {
 
-/// The role of a slot, from its text up to the colon (docs/recording.md).
-enum class Role : uint8_t {
-  kInput,
-  kOutput,
-  kGradOutput,
-  kParameter,
-  kWritten,  ///< a parameter that the program wrote itself
-  kGradient,
-  kUnclipped,  ///< a gradient before clipping
-  kBuffer,
-  kLoss,
-  kLossScale,
-  kGradientNorm,  ///< the norm that a clipping function returned
-  kGradInput,
-  kGradientBefore,  ///< of a leaf, before a backward that may add to it itself
-  kGradientAfter,   ///< the same behind it
-  kOther,
-};
+using diff::Role;
 
 struct Value {
   Role role = Role::kOther;
@@ -139,8 +122,6 @@ struct StepValues {
     return std::span(extents).subspan(value.extents_at, value.rank);
   }
 };
-
-[[nodiscard]] Role role_of(std::string_view slot);
 
 /// @return a sum over the hashes of values and their places, which does not depend on their order.
 [[nodiscard]] uint64_t signature(std::span<const Value* const> values);

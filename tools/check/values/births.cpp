@@ -26,7 +26,7 @@ using format::Phase;
 using Kind = diff::NanStory::Kind;
 
 diff::Passed passed_of(const Value& value, const format::Definitions& names) {
-  return {.kind = diff::slot_kind(names.text(value.slot)),
+  return {.kind = value.role,
           .place = value.place,
           .slot = value.slot,
           .op = value.op,

@@ -101,10 +101,8 @@ class InfiniteMoment : public Check {
 
   /// An infinite state whose gradient was not recorded is told by `nan`.
   void take_state(const StepValues& step, const Surroundings& around, const Value& value) {
-    if (value.role != Role::kOther || !value.measured() || value.stats.pos_inf == 0) return;
-    const std::string_view slot = around.names.text(value.slot);
-    if (!slot.starts_with("state:")) return;
-    const std::string_view name = slot.substr(slot.find(':') + 1);
+    if (value.role != Role::kState || !value.measured() || value.stats.pos_inf == 0) return;
+    const std::string_view name = around.names.text(value.name);
     for (auto& [parameter, known] : all_) {
       const std::string_view owner = around.names.text(parameter.name);
       const bool is_own = parameter.scope == value.place.scope && name.starts_with(owner) &&

@@ -49,7 +49,7 @@ std::optional<FreedSource> find_freed_source(reader::TraceReader& trace, const S
           (generation != value.generation && !took(*tensor, value, trace.definitions())))
         continue;
       if (live.size() == kMostLive) live.clear();
-      live.insert_or_assign(generation, seen_of(*tensor));
+      live.insert_or_assign(generation, seen_of(*tensor, trace.definitions()));
     } else if (const auto* free = std::get_if<format::Free>(event)) {
       const auto freed = live.find(free->generation);
       if (freed == live.end()) continue;

@@ -50,7 +50,7 @@ FormerOwner former_owner(reader::TraceReader& trace, const Seen& birth) {
       if (owner.alloc && owner.alloc->generation == free->generation) owner.free = *free;
     } else if (const auto* tensor = std::get_if<format::TensorStats>(event)) {
       if (owner.alloc && tensor->value.generation == owner.alloc->generation) {
-        owner.value = seen_of(*tensor);
+        owner.value = seen_of(*tensor, trace.definitions());
       }
     }
   }

@@ -1,6 +1,5 @@
 #include "tools/cli/read/nan_search.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "tools/common/freed_memory.h"
@@ -22,12 +21,13 @@ constexpr double kNearLimit = 0.5;
 
 }  // namespace
 
-Seen seen_of(const TensorStats& e) {
+Seen seen_of(const TensorStats& e, const format::Definitions& names) {
   return {.seq = e.header.seq,
           .step = e.header.step,
           .place = e.place,
           .slot = e.slot,
           .op = e.op,
+          .role = diff::role_of(names.text(e.slot)),
           .kernel = e.kernel,
           .dtype = e.dtype,
           .stats = e.stats,
@@ -69,7 +69,7 @@ bool NanSearch::add(const TensorStats& e) {
   }
   if (e.capture == format::Capture::kHash) return false;
   ++searched_;
-  const Seen seen = seen_of(e);
+  const Seen seen = seen_of(e, definitions_);
   if (seen.seq == birth_seq_) {
     birth_ = seen;
     collect_ingredients();
@@ -82,9 +82,7 @@ bool NanSearch::add(const TensorStats& e) {
 void NanSearch::remember(const TensorStats& e, const Seen& seen) {
   if (by_hash_.size() < kMostKept) by_hash_[e.stats.hash] = seen;
   if (newest_.size() < kMostKept) newest_[{e.place.scope.value, e.slot.value}] = seen;
-  if (diff::is_not_finite(seen.stats, diff::slot_kind(definitions_.text(seen.slot)),
-                          seen.place.phase))
-    return;
+  if (diff::is_not_finite(seen.stats, seen.role, seen.place.phase)) return;
   frames_.push_back(seen);
   if (frames_.size() > kFrames) frames_.pop_front();
   warn(seen);
@@ -127,20 +125,17 @@ void NanSearch::collect_ingredients() {
   // A parameter's gradient is computed from the gradient of its module's output, an updated
   // parameter from its gradient.
   const std::string_view slot = definitions_.text(bad.slot);
-  const std::string_view name = slot.substr(std::min(slot.find(':') + 1, slot.size()));
   std::optional<Seen> source;
-  if (slot.starts_with("grad:") || slot.starts_with("grad_unclipped:")) {
-    source = newest(bad.place.scope, "grad_output:0");
-  }
-  if (slot.starts_with("param:")) source = newest(bad.place.scope, "grad:" + std::string(name));
+  if (diff::is_parameter_gradient(bad.role)) source = newest(bad.place.scope, "grad_output:0");
+  if (bad.role == diff::Role::kParameter)
+    source = newest(bad.place.scope, "grad:" + std::string(diff::name_of(slot)));
   if (source && source->step == bad.step) ingredients_.push_back({source->slot, source});
   const bool forward = bad.place.phase == Phase::kForward || bad.place.phase == Phase::kEvaluation;
   if (forward && slot.starts_with("output")) {
     for (const auto& [key, seen] : newest_) {
       if (key.first != bad.place.scope.value) continue;
-      if (slot_begins(seen.slot, "param:") || slot_begins(seen.slot, "buffer:")) {
+      if (seen.role == diff::Role::kParameter || seen.role == diff::Role::kBuffer)
         ingredients_.push_back({seen.slot, seen});
-      }
     }
   }
 }

@@ -16,6 +16,7 @@
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"
+#include "tools/trace/model/slot.h"
 
 namespace convtrace::tools {
 
@@ -25,6 +26,7 @@ struct Seen {
   uint32_t step = 0;
   format::Place place;
   format::StringId slot, op;
+  diff::Role role = diff::Role::kOther;
   format::KernelId kernel;
   format::DType dtype = format::DType::kUnknown;
   format::Stats stats;
@@ -34,7 +36,7 @@ struct Seen {
   [[nodiscard]] bool finite() const { return stats.finite == stats.count; }
 };
 
-[[nodiscard]] Seen seen_of(const format::TensorStats& event);
+[[nodiscard]] Seen seen_of(const format::TensorStats& event, const format::Definitions& names);
 
 /// An input from which a value was computed.
 struct Ingredient {

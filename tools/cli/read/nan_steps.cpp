@@ -5,7 +5,6 @@
 namespace convtrace::tools {
 namespace {
 
-constexpr uint32_t kLateSteps = 2;
 /// The trace is not trusted: a step may have any number of values.
 constexpr size_t kMostOfStep = 1 << 20;
 
@@ -19,9 +18,9 @@ bool NanSteps::add(const format::TensorStats& event) {
   Step& step = open_[event.header.step];
   if (step.seen.size() < kMostOfStep) {
     step.passed.push_back(diff::passed_of(event, names_));
-    step.seen.push_back(seen_of(event));
+    step.seen.push_back(seen_of(event, names_));
   }
-  while (!found_ && std::prev(open_.end())->first - open_.begin()->first > kLateSteps)
+  while (!found_ && std::prev(open_.end())->first - open_.begin()->first > diff::kLateSteps)
     judge_first();
   return found_.has_value();
 }

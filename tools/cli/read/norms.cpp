@@ -13,10 +13,12 @@
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
+#include "tools/trace/model/slot.h"
 
 namespace convtrace::tools {
 namespace {
 
+using diff::Role;
 using format::TensorStats;
 
 /// The numbers that people compare by hand when they match two training runs.
@@ -58,13 +60,10 @@ std::string weight_name(const format::Definitions& definitions, const TensorStat
   return escape_text(name.append(parameter));
 }
 
-constexpr std::string_view kGradient = "grad:", kLoss = "loss", kLossScale = "loss_scale",
-                           kUnclipped = "grad_unclipped:", kClipNorm = "grad_norm";
-
 bool is_told(const format::Definitions& definitions, const TensorStats& e) {
-  const std::string_view slot = definitions.text(e.slot);
-  return slot == kLoss || slot == kLossScale || slot == kClipNorm || slot.starts_with(kGradient) ||
-         slot.starts_with(kUnclipped);
+  const Role role = diff::role_of(definitions.text(e.slot));
+  return role == Role::kLoss || role == Role::kLossScale || role == Role::kGradientNorm ||
+         diff::is_parameter_gradient(role);
 }
 
 /// @param finite  a statistic of the finite elements.
@@ -77,17 +76,18 @@ double with_others(double finite, const format::Stats& stats) {
 
 void add(const format::Definitions& definitions, const TensorStats& e, StepNorms& step) {
   const std::string_view slot = definitions.text(e.slot);
-  if (slot == kLoss) {
+  const Role role = diff::role_of(slot);
+  if (role == Role::kLoss) {
     step.losses.push_back(with_others(e.stats.mean, e.stats));
-  } else if (slot == kLossScale) {
+  } else if (role == Role::kLossScale) {
     step.loss_scale = e.stats.mean;
-  } else if (slot == kClipNorm) {
+  } else if (role == Role::kGradientNorm) {
     step.clip_norms.push_back(with_others(e.stats.mean, e.stats));
   } else {
     const bool infinite = e.stats.pos_inf != 0 || e.stats.neg_inf != 0;
     const double norm = e.stats.nan != 0 ? std::nan("") : infinite ? HUGE_VAL : e.stats.l2;
-    const std::string name = weight_name(definitions, e, slot.substr(slot.find(':') + 1));
-    if (slot.starts_with(kGradient)) {
+    const std::string name = weight_name(definitions, e, diff::name_of(slot));
+    if (role == Role::kGradient) {
       step.local_norms[name] = norm;
     } else {
       step.unclipped.emplace(

@@ -30,10 +30,10 @@ struct IdentityHash {
 /// values.
 bool flows(const ValueRecord& record) {
   return record.value.storage != 0 && record.extent == format::Extent::kTensor &&
-         record.kind != SlotKind::kParam && record.kind != SlotKind::kGrad &&
-         record.kind != SlotKind::kBuffer && record.kind != SlotKind::kInitialBuffer &&
-         record.kind != SlotKind::kSent && record.kind != SlotKind::kReceived &&
-         record.kind != SlotKind::kNeeded && record.kind != SlotKind::kOther;
+         record.kind != Role::kParameter && !is_parameter_gradient(record.kind) &&
+         record.kind != Role::kBuffer && record.kind != Role::kInitialBuffer &&
+         record.kind != Role::kSent && record.kind != Role::kReceived &&
+         record.kind != Role::kNeeded && !is_other(record.kind);
 }
 
 /// For each record of an op's operand behind the op the record of it in front of the op; kNoMatch
@@ -84,7 +84,7 @@ std::vector<uint32_t> producers_of(const StepRecords& step) {
     if (!flows(r)) continue;
     const Identity id{r.value.storage, r.value.offset, r.bytes, r.value.version, r.dtype};
     // What a fused kernel writes is a new value, also in memory whose version counter it passes by.
-    if (r.fused && r.kind == SlotKind::kOutput) {
+    if (r.fused && r.kind == Role::kOutput) {
       first.insert_or_assign(id, i);
       continue;
     }

@@ -132,11 +132,11 @@ void pair_losses(Alignment& alignment, Records base, Records cand) {
     auto& alone = in_base ? alignment.base_only : alignment.cand_only;
     const Records own = in_base ? base : cand, others = in_base ? cand : base;
     for (uint32_t& i : alone) {
-      if (own[i].kind != SlotKind::kLoss) continue;
+      if (own[i].kind != Role::kLoss) continue;
       const auto equals = [&](const Match& match) {
         const uint32_t partner = in_base ? match.base : match.cand;
         const uint64_t hash = others[in_base ? match.cand : match.base].stats.hash;
-        return own[partner].kind == SlotKind::kLoss && own[partner].key.scope == own[i].key.scope &&
+        return own[partner].kind == Role::kLoss && own[partner].key.scope == own[i].key.scope &&
                own[partner].stats.hash != hash && own[i].stats.hash == hash;
       };
       const auto match = std::ranges::find_if(alignment.matches, equals);

@@ -31,7 +31,7 @@ double cancelled(const Apart& apart, const Difference& source) {
 }
 
 bool is_activation_gradient(const ValueRecord& record) {
-  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
+  return record.kind == Role::kGradOutput || record.kind == Role::kGradInput;
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
   }
   const double own =
       std::max({own_rounding(record), own_rounding(cand.record), sum_rounding(source.unit)});
-  if (record.kind == SlotKind::kBuffer) {
+  if (record.kind == Role::kBuffer) {
     const double given = cancelled(apart, source) * std::max(kGain * source.rms, own);
     const double limit = std::max(given, kGain * sources_.of_buffer_before(record));
     return {.rms = limit, .norm = limit};
@@ -109,7 +109,7 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
     if (is_activation_gradient(record))
       limits.norm = std::max({limits.norm, kGain * source.rms, kink});
   }
-  if (record.kind == SlotKind::kOutput && source.equal && is_narrow(unit_of(record))) {
+  if (record.kind == Role::kOutput && source.equal && is_narrow(unit_of(record))) {
     const double error = unit / std::sqrt(static_cast<double>(apart.count));
     limits.mean = std::max(kMeanLimit * error, kMeanShare * unit);
   }
@@ -191,8 +191,8 @@ void Births::judge_discrete(const Difference& source, Comparison& comparison) co
 void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
                    const NoiseBand* noise, std::optional<double> allowed, Comparison& comparison) {
   const ValueRecord& record = base.record;
-  const bool is_saved = record.kind == SlotKind::kNeeded && exactness_ == Exactness::kInexact;
-  if (record.kind == SlotKind::kInitialBuffer || is_saved) {
+  const bool is_saved = record.kind == Role::kNeeded && exactness_ == Exactness::kInexact;
+  if (record.kind == Role::kInitialBuffer || is_saved) {
     // A first buffer may be memory that the program has yet to write, and another program saves
     // other tensors, or their elements in another order. Where it matters, an output shows it.
     comparison.verdict = std::min(comparison.verdict, Class::kBitDifference);
@@ -271,8 +271,8 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.known = sources_.is_described(match) && source.known;
   }
   sources_.take(match, record, cand.record, own);
-  if (record.kind == SlotKind::kGrad) updates_.take_gradient(record, cand.record, apart);
-  if (record.kind != SlotKind::kParam) return;
+  if (is_parameter_gradient(record.kind)) updates_.take_gradient(record, cand.record, apart);
+  if (record.kind != Role::kParameter) return;
   if (is_update(record)) {
     updates_.take(match, base, cand, sources_.of_gradient(record), unit_of(record), !differs_);
   } else {

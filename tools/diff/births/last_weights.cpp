@@ -5,9 +5,7 @@
 namespace convtrace::diff {
 namespace {
 
-bool is_optimizers_gradient(const ValueRecord& record) {
-  return record.kind == SlotKind::kGrad && !record.unclipped;
-}
+bool is_optimizers_gradient(const ValueRecord& record) { return record.kind == Role::kGradient; }
 
 }  // namespace
 
@@ -32,7 +30,7 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
     // Of a parameter that was written in the step as well the later record counts.
     if (!is_new && held.step == step.step && is_before(record, held.record)) return;
     run.moves |=
-        !is_new && record.kind == SlotKind::kParam && held.record.stats.hash != record.stats.hash;
+        !is_new && record.kind == Role::kParameter && held.record.stats.hash != record.stats.hash;
     run.has_updates |= is_update(record);
     const ValueView value = view(step, record);
     held.record = record;
@@ -42,7 +40,7 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
   };
   for (const ValueRecord& record : step.written) take_one(record);
   for (const ValueRecord& record : step.values) {
-    if (record.kind == SlotKind::kParam) take_one(record);
+    if (record.kind == Role::kParameter) take_one(record);
     run.has_gradients |= is_optimizers_gradient(record);
     run.went_back |= is_of_backward(record);
   }
@@ -58,7 +56,7 @@ bool LastWeights::moves_unseen(const StepRecords& step, bool in_base) const {
   if (run.has_gradients || std::ranges::any_of(step.values, is_optimizers_gradient)) return false;
   std::unordered_map<uint64_t, uint64_t> here;  // hashes
   return run.moves || std::ranges::any_of(step.values, [&](const ValueRecord& record) {
-           if (record.kind != SlotKind::kParam) return false;
+           if (record.kind != Role::kParameter) return false;
            const Held* held = find(in_base, parameter_key(record));
            const uint64_t before = held != nullptr ? held->record.stats.hash : record.stats.hash;
            return here.try_emplace(parameter_key(record), before).first->second !=

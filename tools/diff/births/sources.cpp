@@ -47,7 +47,7 @@ void Sources::take_alone(const StepRecords& step, std::span<const uint32_t> indi
   std::unordered_map<uint32_t, double> squares;
   for (const uint32_t i : indices) {
     const ValueRecord& record = step.values[i];
-    if (record.kind != SlotKind::kGradOutput || record.capture == format::Capture::kHash) continue;
+    if (record.kind != Role::kGradOutput || record.capture == format::Capture::kHash) continue;
     squares[record.key.scope.value] += record.stats.l2 * record.stats.l2;
   }
   for (const auto& [scope, square] : squares) output_gradients_.try_emplace(scope, square);
@@ -146,16 +146,16 @@ Difference Sources::of_module(const ValueRecord& record, double size) const {
                       own->second.phase == phase_of_call(record);
   Difference difference = is_own ? own->second.made_of : around(record, size);
   difference.add(parameters_of(scope, size));
-  if (is_own && record.kind == SlotKind::kOutput) pass_through(scope, size, difference);
+  if (is_own && record.kind == Role::kOutput) pass_through(scope, size, difference);
   const auto buffers = buffers_.find(scope);
   if (buffers == buffers_.end()) return difference;
   for (const auto& [key, buffer] : buffers->second) {
-    if (record.kind == SlotKind::kBuffer ? key != parameter_key(record)
-                                         : record.key.phase != format::Phase::kEvaluation)
+    if (record.kind == Role::kBuffer ? key != parameter_key(record)
+                                     : record.key.phase != format::Phase::kEvaluation)
       continue;
     difference.equal &= buffer.equal;
     difference.known &= buffer.known;
-    if (record.kind != SlotKind::kBuffer) difference.rms = std::max(difference.rms, buffer.rms);
+    if (record.kind != Role::kBuffer) difference.rms = std::max(difference.rms, buffer.rms);
   }
   return difference;
 }
@@ -174,9 +174,9 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
   const uint32_t producer = lineage_->seen_from[match];
   if (producer != kNoMatch) return differences_[producer];
   switch (record.kind) {
-    case SlotKind::kInput:
+    case Role::kInput:
       return is_given(record) ? of_kept(record, cand.record) : around(record, size);
-    case SlotKind::kOutput: {
+    case Role::kOutput: {
       if (is_of_op(record)) {
         const auto inputs = ops_.find(call_key(record));
         return inputs == ops_.end() ? around(record, size) : inputs->second;
@@ -184,26 +184,25 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       if (is_of_kernel(record)) return around(record, size);
       return of_module(record, size);
     }
-    case SlotKind::kGradOutput:
-    case SlotKind::kGradInput:
-    case SlotKind::kGrad: {
+    case Role::kGradOutput:
+    case Role::kGradInput:
+    case Role::kGradient:
+    case Role::kUnclipped: {
       Difference difference = forward_;
       difference.add(backward_);
       return difference;
     }
-    case SlotKind::kLoss:
+    case Role::kLoss:
       return forward_;
-    case SlotKind::kBuffer:
+    case Role::kBuffer:
       return of_module(record, size);
-    case SlotKind::kInitialBuffer:
-    case SlotKind::kWritten:
-    case SlotKind::kParam:
+    case Role::kInitialBuffer:
+    case Role::kWritten:
+    case Role::kParameter:
       return {};
-    case SlotKind::kReceived:
+    case Role::kReceived:
       return all_;
-    case SlotKind::kSent:
-    case SlotKind::kNeeded:
-    case SlotKind::kOther:
+    default:  // nothing that flows
       return is_of_kernel(record) ? around(record, size) : all_;
   }
   return all_;
@@ -212,7 +211,7 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
 Sources::Module& Sources::open(const ValueRecord& record) {
   Module& module = modules_[record.key.scope.value];
   const bool same = module.call == record.key.call && module.phase == phase_of_call(record) &&
-                    !(module.over && record.kind == SlotKind::kInput);
+                    !(module.over && record.kind == Role::kInput);
   if (!same) {
     module = {};
     module.call = record.key.call;
@@ -253,10 +252,10 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
                    const Difference& difference) {
   differences_[match] = difference;
   switch (record.kind) {
-    case SlotKind::kInput:
+    case Role::kInput:
       take_input(record, difference);
       break;
-    case SlotKind::kOutput:
+    case Role::kOutput:
       take_output(record, difference);
       outputs_.insert_or_assign(record.stats.hash, Output{cand.stats.hash, difference});
       forward_.add(difference);
@@ -265,31 +264,30 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
         forward_.size = difference.size;
       }
       break;
-    case SlotKind::kGradOutput:
-    case SlotKind::kGradInput:
+    case Role::kGradOutput:
+    case Role::kGradInput:
       backward_.add(difference);
       output_gradients_[record.key.scope.value] += record.stats.l2 * record.stats.l2;
       break;
-    case SlotKind::kLoss:
+    case Role::kLoss:
       forward_.add(difference);
       break;
-    case SlotKind::kBuffer:
+    case Role::kBuffer:
       buffers_[record.key.scope.value][parameter_key(record)] = difference;
       return;
-    case SlotKind::kGrad:
+    case Role::kGradient:
+    case Role::kUnclipped:
       gradients_[parameter_key(record)] = difference.rms;
       if (!difference.equal) soil(record);
       return;  // it is a source of parameters only
-    case SlotKind::kInitialBuffer:
-    case SlotKind::kWritten:
-    case SlotKind::kParam:
+    case Role::kInitialBuffer:
+    case Role::kWritten:
+    case Role::kParameter:
       return;
-    case SlotKind::kReceived:  // gradients of parameters are made of it, or outputs
+    case Role::kReceived:  // gradients of parameters are made of it, or outputs
       (record.key.phase == format::Phase::kBackward ? backward_ : forward_).add(difference);
       break;
-    case SlotKind::kSent:
-    case SlotKind::kNeeded:
-    case SlotKind::kOther:
+    default:  // nothing that flows
       break;
   }
   all_.add(difference);
@@ -323,8 +321,8 @@ bool Sources::is_parametrized(const ValueRecord& record) const {
 }
 
 bool Sources::is_summed_gradient(const ValueRecord& record) const {
-  return record.kind == SlotKind::kGrad ||
-         (record.kind == SlotKind::kGradOutput && is_parametrized(record));
+  return is_parameter_gradient(record.kind) ||
+         (record.kind == Role::kGradOutput && is_parametrized(record));
 }
 
 bool Sources::is_between_calls(const ValueRecord& gradient) const {

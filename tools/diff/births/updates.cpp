@@ -96,7 +96,7 @@ void Updates::begin_with(const ValueView& base, const ValueView& cand) {
 }
 
 void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart) {
-  if (base.unclipped || std::isnan(apart.size)) return;
+  if (base.kind == Role::kUnclipped || std::isnan(apart.size)) return;
   gradients_apart_ += apart.rms * apart.size * apart.rms * apart.size;
   base_gradients_ += base.stats.l2 * base.stats.l2;
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;

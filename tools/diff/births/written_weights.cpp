@@ -33,7 +33,7 @@ StepRecords one_value(uint32_t step, const ValueView& value, format::StringId sl
   one.step = step;
   ValueRecord& record = append(one, value);
   record.key.slot = slot;
-  record.kind = SlotKind::kParam;
+  record.kind = Role::kParameter;
   return one;
 }
 
@@ -44,10 +44,10 @@ std::string written_text(const ValueRecord& before, uint32_t step_before, uint32
   if (step_before == step && !is_updated)
     return "written by the program between two uses in step " + number;
   return "written by the program between " +
-         (is_updated ? "step " + number + "'s update"
-                     : (before.kind == SlotKind::kWritten ? "its use in step "
-                                                          : "its first use in step ") +
-                           number) +
+         (is_updated
+              ? "step " + number + "'s update"
+              : (before.kind == Role::kWritten ? "its use in step " : "its first use in step ") +
+                    number) +
          " and step " + std::to_string(step);
 }
 
@@ -70,9 +70,9 @@ WrittenWeights::Side::Side(const StepRecords& step, bool is_base, const ValueRec
     : records(step), in_base(is_base), output(used_by), last(last_weights) {
   for (const auto* values : {&records.values, &records.written}) {
     for (const ValueRecord& record : *values) {
-      const bool is_weight = record.kind == SlotKind::kParam || record.kind == SlotKind::kWritten;
+      const bool is_weight = record.kind == Role::kParameter || record.kind == Role::kWritten;
       if (is_weight && is_before(record, output)) weights[parameter_key(record)].push_back(&record);
-      if (record.kind == SlotKind::kOutput) called.insert(record.key.scope);
+      if (record.kind == Role::kOutput) called.insert(record.key.scope);
     }
   }
   for (auto& [parameter, all] : weights)
@@ -99,7 +99,7 @@ bool WrittenWeights::Side::may_be_old(const State& state) const {
       last.of(in_base).has_updates || std::ranges::any_of(records.values, [&](const auto& one) {
         return is_update(one) && is_before(one, output);
       });
-  if (has_updates || record.kind == SlotKind::kWritten) return false;
+  if (has_updates || record.kind == Role::kWritten) return false;
   return (state.step < records.step && last.of(in_base).went_back) ||
          std::ranges::any_of(records.values, [&](const ValueRecord& one) {
            return is_of_backward(one) && is_before(one, output) &&
@@ -121,7 +121,7 @@ std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side, const
                                                          uint64_t parameter) const {
   const size_t here = side.count(parameter), there = other.count(parameter);
   const auto now = side.behind(parameter, here);
-  const bool written = here >= there && here > 0 && now->value.record.kind == SlotKind::kWritten;
+  const bool written = here >= there && here > 0 && now->value.record.kind == Role::kWritten;
   const auto before = written ? side.behind(parameter, here == there ? here - 1 : there) : now;
   if (!now || !before) return std::nullopt;
   return Used{*now, *before, written};

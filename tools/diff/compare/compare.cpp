@@ -138,7 +138,7 @@ bool recorded_alike(const ValueView& base, const ValueView& cand) {
 /// The comparison of values with different types or shapes; an input may mean the same
 /// nevertheless.
 Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
-  const bool is_input = base.record.kind == SlotKind::kInput;
+  const bool is_input = base.record.kind == Role::kInput;
   if (is_input && same_numbers(base.record, cand.record)) {
     return decided(Class::kOtherForm, field);
   }

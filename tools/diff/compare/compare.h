@@ -131,7 +131,7 @@ struct Comparison {
 /// judged as if it were equal, and decide whether it matters (other_forms.h).
 [[nodiscard]] inline bool is_other_form(const ValueRecord& record, const Comparison& comparison) {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
-  return form && record.kind == SlotKind::kInput;
+  return form && record.kind == Role::kInput;
 }
 /// What a comparison of some values has shown.
 enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };

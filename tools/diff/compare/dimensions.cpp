@@ -8,9 +8,9 @@
 namespace convtrace::diff {
 namespace {
 
-bool is_activation(SlotKind kind) {
-  return kind == SlotKind::kInput || kind == SlotKind::kOutput || kind == SlotKind::kGradOutput ||
-         kind == SlotKind::kGradInput || kind == SlotKind::kOther;
+bool is_activation(Role kind) {
+  return kind == Role::kInput || kind == Role::kOutput || kind == Role::kGradOutput ||
+         kind == Role::kGradInput || is_other(kind);
 }
 
 /// The numbers of the dimensions in the candidate's order, those of size 1 left out.

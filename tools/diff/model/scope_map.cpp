@@ -87,8 +87,8 @@ std::vector<ScopeMap::Module> ScopeMap::modules_of(
     }
     if (r.key.phase == format::Phase::kEvaluation) continue;  // one run may have more evaluation
     const bool of_module = !r.key.op && !r.key.family && r.key.call == 0 && r.key.occurrence == 0;
-    const bool is_param = r.kind == SlotKind::kParam;
-    if (!of_module || (!is_param && r.kind != SlotKind::kOutput)) continue;
+    const bool is_param = r.kind == Role::kParameter;
+    if (!of_module || (!is_param && r.kind != Role::kOutput)) continue;
     Module& module = modules[place->second];
     uint64_t shape = mix_all({r.key.slot.value, static_cast<uint64_t>(r.key.phase),
                               static_cast<uint64_t>(r.dtype), r.stats.count});

@@ -33,9 +33,7 @@ void add_unread(std::vector<Unread>& all, const Unread& one) {
   known->cand += one.cand;
 }
 
-bool is_received(const RootReport& root) {
-  return slot_kind(root.record.slot) == SlotKind::kReceived;
-}
+bool is_received(const RootReport& root) { return role_of(root.record.slot) == Role::kReceived; }
 
 /// What a collective brought began on another rank, unless all of its members agreed before.
 void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {

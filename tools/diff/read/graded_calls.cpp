@@ -29,12 +29,12 @@ std::set<Call> graded_calls(const StepRecords& step) {
   }
   if (evaluated.empty()) return {};
   for (const ValueRecord& record : step.values) {
-    if (record.key.phase == Phase::kBackward && record.kind == SlotKind::kGradOutput &&
+    if (record.key.phase == Phase::kBackward && record.kind == Role::kGradOutput &&
         evaluated.contains(call_of(record)))
       graded.insert(call_of(record));
   }
   for (const ValueRecord& record : step.values) {
-    if (record.key.phase != Phase::kForward || record.kind != SlotKind::kOutput) continue;
+    if (record.key.phase != Phase::kForward || record.kind != Role::kOutput) continue;
     std::erase_if(graded, [&](const Call& call) { return call.first == record.key.scope.value; });
   }
   return graded;
@@ -54,7 +54,7 @@ std::map<Call, uint32_t> renumbered(const std::set<Call>& trained) {
 
 bool is_gradient(const ValueRecord& record) {
   return record.key.phase == Phase::kBackward &&
-         (record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput);
+         (record.kind == Role::kGradOutput || record.kind == Role::kGradInput);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ void retrain_graded_calls(StepRecords& step, const format::Definitions& names) {
       RecordKey& key = step.values[i].key;
       if (step.values[i].thread != thread || key.phase != Phase::kEvaluation) continue;
       const bool is_data = outermost.contains(call.first) && call_of(step.values[i]) == call &&
-                           !key.op && step.values[i].kind == SlotKind::kInput;
+                           !key.op && step.values[i].kind == Role::kInput;
       key.phase = is_data ? Phase::kData : Phase::kForward;
       if (!key.op) trained.insert(call_of(step.values[i]));
     }

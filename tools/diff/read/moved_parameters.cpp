@@ -40,17 +40,17 @@ void MovedParameters::apply(StepRecords& step) {
     record.tensor = name->tensor;
   };
   for (ValueRecord& record : step.values)
-    if (record.kind == SlotKind::kParam || record.kind == SlotKind::kGrad) move(record);
+    if (record.kind == Role::kParameter || is_parameter_gradient(record.kind)) move(record);
   for (ValueRecord& record : step.written) move(record);
   std::unordered_set<uint64_t> passed;  // hashes of what hollow modules give on as it is
   const auto is_passed = [&](const ValueRecord& record) {
-    const bool is_own = record.kind == SlotKind::kOutput || record.kind == SlotKind::kGradOutput;
+    const bool is_own = record.kind == Role::kOutput || record.kind == Role::kGradOutput;
     return is_own && hollow_.contains(record.key.scope.value);
   };
   for (const ValueRecord& record : step.values)
     if (is_passed(record)) passed.insert(record.stats.hash);
   std::erase_if(step.values, [&](const ValueRecord& record) {
-    const bool is_taken = record.kind == SlotKind::kInput || record.kind == SlotKind::kGradInput;
+    const bool is_taken = record.kind == Role::kInput || record.kind == Role::kGradInput;
     return is_passed(record) || (is_taken && holders_.contains(record.key.scope.value) &&
                                  passed.contains(record.stats.hash));
   });

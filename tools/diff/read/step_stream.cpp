@@ -12,8 +12,6 @@ namespace {
 
 using format::StringId;
 
-constexpr uint32_t kReorderSteps = 2;
-
 const EqualSteps kNothingEqual;
 
 /// Counts repeated keys in the execution order of each thread, the threads in order of appearance,
@@ -36,7 +34,12 @@ void count_occurrences(std::vector<ValueRecord>& values) {
 
 StepStream::StepStream(std::unique_ptr<reader::TraceReader> reader, format::Definitions& names,
                        LaunchKeys& launches, StepShift shift)
-    : reader_(std::move(reader)), names_(names), launches_(launches), shift_(shift), moved_(names) {
+    : reader_(std::move(reader)),
+      names_(names),
+      launches_(launches),
+      shift_(shift),
+      moved_(names),
+      shared_(names) {
   leave_out(kNothingEqual, Side::kBase);
 }
 
@@ -52,7 +55,7 @@ const StepRecords* StepStream::peek() {
     auto newest = std::prev(open_.end());
     if (newest->first == format::kNoStep && newest != open_.begin()) --newest;
     const uint32_t oldest = open_.begin()->first;
-    if (!at_end_ && (newest->first == format::kNoStep || newest->first - oldest <= kReorderSteps)) {
+    if (!at_end_ && (newest->first == format::kNoStep || newest->first - oldest <= kLateSteps)) {
       continue;
     }
     ready_ = std::move(open_.begin()->second);
@@ -154,7 +157,7 @@ void StepStream::take(const format::TensorStats& event) {
     ++late_values_;
     return;
   }
-  const Slot& slot = shared_slot(event.slot);
+  const SharedNames::Slot& slot = shared_.slot(reader_->definitions(), event.slot);
   ValueRecord record;
   record.key = {.scope = shared(event.place.scope),
                 .op = shared(event.op),
@@ -162,12 +165,11 @@ void StepStream::take(const format::TensorStats& event) {
                 .slot = slot.id,
                 .call = event.place.call,
                 .phase = event.place.phase};
-  record.kind = slot.kind;
-  record.tensor = slot.tensor;
-  record.before = slot.before;
-  record.unclipped = slot.unclipped;
+  record.kind = slot.role;
+  record.tensor = slot.name;
+  record.before = operand_before(event.slot);
   const Op& of = op(event.op);
-  record.unwritten = slot.kind == SlotKind::kOutput && of.leaves_unwritten;
+  record.unwritten = slot.role == Role::kOutput && of.leaves_unwritten;
   record.fused = of.is_fused;
   record.of_loss = of.is_loss;
   record.kernel = shared(reader_->definitions().kernel(event.kernel).name);
@@ -191,7 +193,7 @@ void StepStream::take(const format::TensorStats& event) {
   step->samples.insert(step->samples.end(), event.samples.begin(), event.samples.end());
   step->samples.insert(step->samples.end(), event.leading.begin(), event.leading.end());
   record.samples_bytes = static_cast<uint32_t>(step->samples.size() - record.samples_at);
-  (slot.kind == SlotKind::kWritten ? step->written : step->values).push_back(record);
+  (slot.role == Role::kWritten ? step->written : step->values).push_back(record);
 }
 
 void StepStream::take(const format::Launch& event) {
@@ -256,13 +258,7 @@ void StepStream::take(const format::Op& event) {
                  shared(event.slot));
 }
 
-StringId StepStream::shared(StringId local) {
-  if (!local) return {};
-  if (local.value >= shared_texts_.size()) shared_texts_.resize(local.value + size_t{1});
-  StringId& translated = shared_texts_[local.value];
-  if (!translated) translated = names_.intern(reader_->definitions().text(local));
-  return translated;
-}
+StringId StepStream::shared(StringId local) { return shared_.of(reader_->definitions(), local); }
 
 StringId StepStream::shared_family(format::KernelId local) {
   if (!local) return {};
@@ -270,21 +266,16 @@ StringId StepStream::shared_family(format::KernelId local) {
   return shared(kernel.family ? kernel.family : kernel.name);
 }
 
-const StepStream::Slot& StepStream::shared_slot(StringId local) {
-  if (local.value >= shared_slots_.size()) shared_slots_.resize(local.value + size_t{1});
-  Slot& slot = shared_slots_[local.value];
-  if (!slot.id && local) {
-    const std::string_view text = reader_->definitions().text(local);
-    const size_t colon = text.find(':');
-    slot.id = shared(local);
-    slot.kind = slot_kind(text);
-    slot.unclipped = text.starts_with("grad_unclipped:");
+StringId StepStream::operand_before(StringId slot) {
+  if (slot.value >= before_.size()) before_.resize(slot.value + size_t{1});
+  std::optional<StringId>& known = before_[slot.value];
+  if (!known) {
+    const std::string before = format::operand_before(reader_->definitions().text(slot));
     // A gradient that a backward was given goes to others, too: made_by.h tells it by them.
-    const std::string before = format::operand_before(text);
-    if (!before.empty() && !before.starts_with("grad_output:")) slot.before = names_.intern(before);
-    if (colon != std::string_view::npos) slot.tensor = names_.intern(text.substr(colon + 1));
+    const bool is_told = before.empty() || before.starts_with("grad_output:");
+    known = is_told ? StringId{} : names_.intern(before);
   }
-  return slot;
+  return *known;
 }
 
 const StepStream::Op& StepStream::op(StringId local) {

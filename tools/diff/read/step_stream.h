@@ -27,6 +27,7 @@
 #include "tools/diff/read/moved_parameters.h"
 #include "tools/diff/read/step_source.h"
 #include "tools/trace/model/record.h"
+#include "tools/trace/read/shared_names.h"
 
 namespace convtrace::diff {
 
@@ -62,12 +63,6 @@ class StepStream final : public StepSource {
   [[nodiscard]] uint64_t late_values() const { return late_values_; }
 
  private:
-  struct Slot {
-    format::StringId id, tensor, before;
-    SlotKind kind = SlotKind::kOther;
-    bool unclipped = false;
-  };
-
   struct Op {
     bool leaves_unwritten = false, is_fused = false, is_loss = false;
   };
@@ -96,7 +91,7 @@ class StepStream final : public StepSource {
   void take(const format::Op& event);
   format::StringId shared(format::StringId local);
   format::StringId shared_family(format::KernelId local);
-  const Slot& shared_slot(format::StringId local);
+  format::StringId operand_before(format::StringId slot);
   const Op& op(format::StringId local);
 
   std::unique_ptr<reader::TraceReader> reader_;
@@ -120,11 +115,10 @@ class StepStream final : public StepSource {
   reader::KindSet taken_ = reader::kAllKinds;
   uint64_t position_ = 0;
   uint64_t late_values_ = 0;
-  // From ids of the file to ids of `names`; zero or empty: not translated yet.
-  std::vector<format::StringId> shared_texts_;
-  std::vector<Slot> shared_slots_;
-  std::vector<std::optional<Op>> ops_;  ///< by the id of the file
-  std::vector<Followed> followed_;      ///< by launch
+  SharedNames shared_;
+  std::vector<std::optional<format::StringId>> before_;  ///< by slots of the file
+  std::vector<std::optional<Op>> ops_;                   ///< by the id of the file
+  std::vector<Followed> followed_;                       ///< by launch
   uint32_t last_launch_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace convtrace::diff {
 namespace {
 
 bool is_gradient(const ValueRecord& record) {
-  return record.kind == SlotKind::kGrad && !record.key.op;
+  return is_parameter_gradient(record.kind) && !record.key.op;
 }
 
 /// The multiple that all gradients have in common.
@@ -57,7 +57,7 @@ void Gradients::take(const StepRecords& step, bool in_base) {
   run.step = step.step;
   run.sketches.clear();
   for (const ValueRecord& record : step.values)
-    if (is_gradient(record) && !record.unclipped)
+    if (is_gradient(record) && record.kind == Role::kGradient)
       run.sketches[parameter_key(record)] = record.stats.sketch;
 }
 
@@ -105,7 +105,7 @@ std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRec
   const auto factor = common_factor(pairs, others);
   if (!factor) return std::nullopt;
   const auto passes = std::ranges::count_if(
-      base.values, [](const ValueRecord& one) { return one.kind == SlotKind::kLoss; });
+      base.values, [](const ValueRecord& one) { return one.kind == Role::kLoss; });
   return scaled(*factor, pairs.size() + others.size(), static_cast<uint64_t>(passes), behind_loss);
 }
 

@@ -20,7 +20,7 @@ uint64_t place_of(const ValueRecord& record) {
 }  // namespace
 
 bool MovedData::is_data(const ValueRecord& record) {
-  return record.kind == SlotKind::kInput &&
+  return record.kind == Role::kInput &&
          (record.key.phase == format::Phase::kData ||
           (record.of_loss && format::number_class(record.dtype) != format::NumberClass::kFloat));
 }
@@ -103,7 +103,7 @@ void MovedData::begin(const StepRecords& base, const StepRecords& cand,
   bool is_made = false;
   for (const Match& match : matches) {
     const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
-    is_made |= a.kind == SlotKind::kOutput;
+    is_made |= a.kind == Role::kOutput;
     const bool is_given = !is_made || format::number_class(a.dtype) != format::NumberClass::kFloat;
     if (match.base != root.base && is_given && is_data(a) && is_data(b) &&
         a.key.call == first.key.call && place_of(a) == place_of(b))

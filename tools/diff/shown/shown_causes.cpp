@@ -8,7 +8,7 @@ namespace convtrace::diff {
 namespace {
 
 bool is_behind_loss(const ValueRecord& record) {
-  return record.key.phase == format::Phase::kBackward || record.kind == SlotKind::kGrad;
+  return record.key.phase == format::Phase::kBackward || is_parameter_gradient(record.kind);
 }
 
 }  // namespace

@@ -55,15 +55,16 @@ class Flow {
     const ValueRecord& made = record(later);
     const ValueRecord& from = record(earlier);
     switch (made.kind) {
-      case SlotKind::kOutput:
-      case SlotKind::kBuffer:
-        return from.kind == SlotKind::kInput && in_one_call(later, earlier);
-      case SlotKind::kGrad:
-        return from.kind == SlotKind::kGradOutput && made.key.scope == from.key.scope;
-      case SlotKind::kGradInput:
-        return from.kind == SlotKind::kGradOutput && in_one_call(later, earlier);
-      case SlotKind::kParam:
-        return from.kind == SlotKind::kGrad && is_update(made) &&
+      case Role::kOutput:
+      case Role::kBuffer:
+        return from.kind == Role::kInput && in_one_call(later, earlier);
+      case Role::kGradient:
+      case Role::kUnclipped:
+        return from.kind == Role::kGradOutput && made.key.scope == from.key.scope;
+      case Role::kGradInput:
+        return from.kind == Role::kGradOutput && in_one_call(later, earlier);
+      case Role::kParameter:
+        return is_parameter_gradient(from.kind) && is_update(made) &&
                parameter_key(made) == parameter_key(from);
       default:
         return false;
@@ -86,7 +87,7 @@ class Flow {
   void add_makers() {
     for (uint32_t m = 0; m < root_; ++m) {
       const ValueRecord& one = pair_.cand_of(m);
-      if (one.kind != SlotKind::kGradOutput && one.kind != SlotKind::kGradInput) continue;
+      if (one.kind != Role::kGradOutput && one.kind != Role::kGradInput) continue;
       for (const Maker& maker : made_->makers) {
         const bool is_its = maker.scope == reporter_.text(one.key.scope) &&
                             maker.call == one.key.call && maker.op == reporter_.text(one.key.op);
@@ -96,30 +97,30 @@ class Flow {
   }
 
   [[nodiscard]] bool is_first_of_data() const {
-    return root_record_.key.phase == format::Phase::kData || root_record_.kind == SlotKind::kParam;
+    return root_record_.key.phase == format::Phase::kData || root_record_.kind == Role::kParameter;
   }
 
   void find_consumers() {
     for (uint32_t m = root_ + 1; m < pair_.size(); ++m) {
       const ValueRecord& one = record(m);
       if (is_changed_consumer(m) || pair_.lineage.seen_from[m] == root_) {
-        if (one.kind == SlotKind::kInput) {
+        if (one.kind == Role::kInput) {
           add_consumer(result_of(m), slot(m));
-        } else if (one.kind == SlotKind::kOutput || one.kind == SlotKind::kLoss) {
+        } else if (one.kind == Role::kOutput || one.kind == Role::kLoss) {
           add_consumer(m);
         }
       } else if (is_made_of(m, root_)) {
-        add_consumer(m, root_record_.kind == SlotKind::kInput ? slot(root_) : "");
+        add_consumer(m, root_record_.kind == Role::kInput ? slot(root_) : "");
       }
     }
-    if (!flow_.consumers.empty() || root_record_.kind == SlotKind::kParam) return;
+    if (!flow_.consumers.empty() || root_record_.kind == Role::kParameter) return;
     if (const auto after = neighbour(1)) add_consumer(*after, "", true);
   }
 
   /// @return the output of the call that `input` was given to; the input if it has none.
   [[nodiscard]] uint32_t result_of(uint32_t input) const {
     for (uint32_t m = input + 1; m < pair_.size(); ++m) {
-      if (record(m).kind == SlotKind::kOutput && call_key(record(m)) == call_key(record(input)))
+      if (record(m).kind == Role::kOutput && call_key(record(m)) == call_key(record(input)))
         return m;
     }
     return input;
@@ -137,8 +138,8 @@ class Flow {
     for (int64_t m = int64_t{root_} + direction; m >= 0 && m < pair_.size(); m += direction) {
       const auto at = static_cast<uint32_t>(m);
       const ValueRecord& one = record(at);
-      const bool is_result = one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradOutput ||
-                             one.kind == SlotKind::kLoss;
+      const bool is_result =
+          one.kind == Role::kOutput || one.kind == Role::kGradOutput || one.kind == Role::kLoss;
       if (!is_result || in_one_call(root_, at) || one.key.phase != root_record_.key.phase) continue;
       if (direction < 0 || pair_.comparisons[at].bits_differ) return at;
     }

@@ -17,7 +17,7 @@ std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) 
   std::unordered_set<uint32_t> scopes;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     const ValueRecord& record = in_base ? pair.base_of(m) : pair.cand_of(m);
-    if (record.kind == SlotKind::kOutput) scopes.insert(record.key.scope.value);
+    if (record.kind == Role::kOutput) scopes.insert(record.key.scope.value);
   }
   return scopes;
 }
@@ -35,8 +35,8 @@ Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
   std::unordered_set<uint64_t> clipped;
   for (uint32_t i = 0; i < step.values.size(); ++i) {
     const ValueRecord& record = step.values[i];
-    if (record.kind != SlotKind::kGrad || ignored.of(record)) continue;
-    if (record.unclipped) {
+    if (!is_parameter_gradient(record.kind) || ignored.of(record)) continue;
+    if (record.kind == Role::kUnclipped) {
       if (!clipping.first) clipping.first = i;
       clipped.insert(parameter_key(record));
       clipping.before = std::hypot(clipping.before, record.stats.l2);
@@ -82,7 +82,7 @@ std::optional<uint32_t> first_lost(const StepPair& pair, std::span<const uint32_
   const auto called = called_in_both(pair, in_base);
   const auto lost = std::ranges::find_if(indices, [&](uint32_t i) {
     const ValueRecord& record = values[i];
-    return record.kind == SlotKind::kGrad && !record.unclipped && record.stats.l2 > 0 &&
+    return record.kind == Role::kGradient && record.stats.l2 > 0 &&
            called.contains(record.key.scope.value) && !ignored.of(record);
   });
   return lost == indices.end() ? std::nullopt : std::optional(*lost);
@@ -93,7 +93,7 @@ std::optional<uint32_t> own_input(const StepPair& pair, uint32_t match) {
   const RecordKey& own = pair.base_of(match).key;
   for (uint32_t m = 0; m <= match; ++m) {
     const ValueRecord& record = pair.base_of(m);
-    if (record.kind == SlotKind::kInput && pair.comparisons[m].bits_differ &&
+    if (record.kind == Role::kInput && pair.comparisons[m].bits_differ &&
         record.key.scope == own.scope && record.key.call == own.call)
       return m;
   }
@@ -126,10 +126,10 @@ std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
           kUpdateNormLimit * std::max(base.factor(), cand.factor()))
     return std::nullopt;
   const ValueRecord& record = pair.base_of(first->match);
-  if (record.kind != SlotKind::kGrad || record.unclipped) return std::nullopt;
+  if (record.kind != Role::kGradient) return std::nullopt;
   bool compared = false;
   for (uint32_t m = 0; m < pair.size(); ++m) {
-    if (!pair.base_of(m).unclipped) continue;
+    if (pair.base_of(m).kind != Role::kUnclipped) continue;
     if (!agrees(pair.comparisons[m].verdict)) return std::nullopt;
     compared = true;
   }
@@ -165,7 +165,7 @@ std::optional<RootReport> report_more_passes(const StepPair& pair, const RootCho
   for (const bool in_base : {true, false}) {
     const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
     const auto& values = in_base ? pair.base.values : pair.cand.values;
-    const auto is_loss = [&](const ValueRecord& one) { return one.kind == SlotKind::kLoss; };
+    const auto is_loss = [&](const ValueRecord& one) { return one.kind == Role::kLoss; };
     const auto first = std::ranges::find_if(
         alone, [&](uint32_t i) { return is_loss(values[i]) && !ignored.of(values[i]); });
     if (first == alone.end() || is_behind(pair, choice, in_base, *first)) continue;
@@ -183,7 +183,7 @@ std::optional<RootReport> report_more_passes(const StepPair& pair, const RootCho
 std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,
                                             Tolerances& ignored, const PairReporter& reporter) {
   // A parameter's gradient is the sum over all calls of its module.
-  const bool is_sum = pair.base_of(choice.match).kind == SlotKind::kGrad;
+  const bool is_sum = is_parameter_gradient(pair.base_of(choice.match).kind);
   const auto given = is_sum ? std::optional(choice.match) : own_input(pair, choice.match);
   if (!given || choice.changed) return std::nullopt;
   const Match& match = pair.alignment.matches[*given];
@@ -194,7 +194,7 @@ std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoi
     const auto called = called_in_both(pair, in_base);
     const auto is_more = [&](uint32_t i) {
       const ValueRecord& one = values[i];
-      return one.kind == SlotKind::kOutput && !one.key.op && called.contains(one.key.scope.value) &&
+      return one.kind == Role::kOutput && !one.key.op && called.contains(one.key.scope.value) &&
              !ignored.of(one);
     };
     const auto used = std::ranges::find_if(alone, [&](uint32_t i) {

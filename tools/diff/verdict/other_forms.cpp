@@ -43,7 +43,7 @@ void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match
   size_t first = 0;
   while (first < comparisons.size() && !is_one(first)) ++first;
   for (size_t m = first; m < comparisons.size(); ++m) {
-    if (record_of(m).kind != SlotKind::kOutput) continue;
+    if (record_of(m).kind != Role::kOutput) continue;
     Class& worst = worst_output[call_key(record_of(m))];
     worst = std::max(worst, comparisons[m].verdict);
   }
@@ -64,15 +64,15 @@ void excuse_targets(std::span<const ValueRecord> base, std::span<const Match> ma
   for (size_t m = comparisons.size(); m-- > 0;) {
     const ValueRecord& record = record_of(m);
     Comparison& comparison = comparisons[m];
-    if (record.kind == SlotKind::kGradOutput) {
+    if (record.kind == Role::kGradOutput) {
       if (loss.count > 0) makers.clear(), loss = {}, gradients = {};
       gradients.add(comparison);
-    } else if (record.kind == SlotKind::kLoss) {
+    } else if (record.kind == Role::kLoss) {
       loss.add(comparison);
       loss.hash = record.stats.hash;
-    } else if (record.kind == SlotKind::kOutput && loss.count > 0) {
+    } else if (record.kind == Role::kOutput && loss.count > 0) {
       if (record.stats.hash == loss.hash) makers.insert(call_key(record));
-    } else if (record.kind == SlotKind::kInput && comparison.verdict >= Class::kDiverged) {
+    } else if (record.kind == Role::kInput && comparison.verdict >= Class::kDiverged) {
       const bool is_target = record.key.op ? record.of_loss : makers.contains(call_key(record));
       const bool is_form = is_mismatch(record, comparison);
       if (!is_target || !loss.agrees(is_form) || !gradients.agrees(is_form)) continue;

@@ -12,9 +12,9 @@ namespace convtrace::diff {
 namespace {
 
 /// @return whether a difference of a record counts for others alone (Births::judge).
-bool is_evidence(SlotKind kind, Class verdict) {
-  return kind == SlotKind::kInitialBuffer ||
-         (kind == SlotKind::kNeeded && verdict == Class::kBitDifference);
+bool is_evidence(Role kind, Class verdict) {
+  return kind == Role::kInitialBuffer ||
+         (kind == Role::kNeeded && verdict == Class::kBitDifference);
 }
 
 bool is_of_forward_pass(format::Phase phase) {
@@ -166,15 +166,15 @@ void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const N
   Allowance allowed{.coarsest = record.dtype};
   allowed.by_tolerance = by_hand.has_value();
   allowed.value = by_hand ? *by_hand : births_.own_rounding(record);
-  const bool is_gradient = record.kind == SlotKind::kGrad;
+  const bool is_gradient = is_parameter_gradient(record.kind);
   // An average whose terms cancel, and Adam's updates from it, have no meaningful size.
-  const bool has_size = !is_gradient && record.kind != SlotKind::kBuffer && !is_update(record);
+  const bool has_size = !is_gradient && record.kind != Role::kBuffer && !is_update(record);
   if (noise != nullptr && has_size) {
     allowed.value = std::max(allowed.value, kNoiseGain * noise->rms);
   }
   // For f64 a difference below the resolution of a sketch cannot be seen.
   allowed.value = std::max(allowed.value, kGain * sketch_floor(base, cand));
-  if (record.kind == SlotKind::kGradOutput) allowed.gradient = judged.tolerance;
+  if (record.kind == Role::kGradOutput) allowed.gradient = judged.tolerance;
   if (is_gradient && judged.tolerance < 1) allowed.parameter = judged.tolerance;
   allowed.averages_only =
       judged.verdict <= Class::kSuspicious && is_known_by_averages(base, cand) ? 1 : 0;
@@ -201,14 +201,14 @@ void RankDiff::count(const StepPair& pair) {
   const Alignment& alignment = pair.alignment;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const Comparison& comparison = pair.comparisons[m];
-    const SlotKind kind = pair.base_of(m).kind;
+    const Role kind = pair.base_of(m).kind;
     const bool is_hash = comparison.verdict == Class::kBitDifference;
     if (is_evidence(kind, comparison.verdict)) continue;
     ++outcome_.values;
     ++outcome_.counts[index_of(comparison.verdict)];
     outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
     const bool is_unknown = is_hash && !comparison.bits_known;
-    if (is_unknown && kind != SlotKind::kInput) ++outcome_.hashes_of_pieces;
+    if (is_unknown && kind != Role::kInput) ++outcome_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
   outcome_.counts[index_of(Class::kUnmatched)] +=
@@ -262,8 +262,8 @@ void RankDiff::find_carried(const StepPair& pair) {
     // A gradient or an average whose terms cancel has no meaningful size, and neither have Adam's
     // updates from it.
     const ValueRecord& record = pair.base_of(m);
-    const bool has_size = is_measured(c.field) && record.kind != SlotKind::kGrad &&
-                          record.kind != SlotKind::kBuffer && !is_update(record) &&
+    const bool has_size = is_measured(c.field) && !is_parameter_gradient(record.kind) &&
+                          record.kind != Role::kBuffer && !is_update(record) &&
                           !is_scalar_result(record);
     if (!has_size) continue;
     carried.largest = std::max(carried.largest, c.difference);
@@ -355,7 +355,7 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
 void RankDiff::look_at_weights(const StepPair& pair, uint32_t match, RootReport& root) const {
   const Comparison& found = pair.comparisons[match];
   const ValueRecord& output = pair.base_of(match);
-  const bool is_result = output.kind == SlotKind::kOutput && !output.key.op && !output.key.family;
+  const bool is_result = output.kind == Role::kOutput && !output.key.op && !output.key.family;
   if (!is_result) return;
   // Under another name the parameters have no counterparts here.
   if (output.key.scope == pair.cand_of(match).key.scope)

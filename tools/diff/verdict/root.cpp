@@ -26,11 +26,11 @@ constexpr uint32_t kAround = 12;
 /// criterion are made of outputs.
 bool is_made_between(const StepPair& pair, uint32_t match) {
   const ValueRecord& record = pair.base_of(match);
-  if (record.kind != SlotKind::kInput) return false;
+  if (record.kind != Role::kInput) return false;
   if (record.key.phase != format::Phase::kData) return true;
   if (format::number_class(record.dtype) != format::NumberClass::kFloat) return false;
   for (uint32_t m = 0; m < match; ++m) {
-    if (pair.base_of(m).kind == SlotKind::kOutput) return true;
+    if (pair.base_of(m).kind == Role::kOutput) return true;
   }
   return false;
 }
@@ -40,17 +40,16 @@ bool is_made_between(const StepPair& pair, uint32_t match) {
 void find_place_between(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                         RootReport& root) {
   const ValueRecord& found = pair.base_of(match);
-  const bool is_input = found.kind == SlotKind::kInput;
+  const bool is_input = found.kind == Role::kInput;
   for (uint32_t m = 0; m <= match && !root.came_in; ++m) {
     const ValueRecord& record = pair.base_of(m);
     const Class verdict = pair.comparisons[m].verdict;
     const bool own = record.key.scope == found.key.scope && record.key.call == found.key.call &&
                      record.key.phase == found.key.phase;
-    if (record.kind == SlotKind::kOutput && agrees(verdict) && !own) {
+    if (record.kind == Role::kOutput && agrees(verdict) && !own) {
       root.agreed_before = reporter.of_match(pair, m);
-    } else if (is_input
-                   ? m == match
-                   : record.kind == SlotKind::kInput && own && verdict == Class::kBitDifference) {
+    } else if (is_input ? m == match
+                        : record.kind == Role::kInput && own && verdict == Class::kBitDifference) {
       root.came_in = reporter.of_match(pair, m);
     }
   }
@@ -61,7 +60,7 @@ bool differs_in_vectors_only(const StepPair& pair) {
   bool vectors_differ = false, others_agree = false;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const ValueRecord& record = pair.base_of(m);
-    if (record.kind != SlotKind::kParam || record.key.phase != format::Phase::kOptimizer) continue;
+    if (record.kind != Role::kParameter || record.key.phase != format::Phase::kOptimizer) continue;
     const bool agree = agrees(pair.comparisons[m].verdict);
     if (record.dims_count > 1 && !agree) return false;
     vectors_differ |= !agree;
@@ -98,7 +97,7 @@ std::vector<RecordReport> worst_gradients(const StepPair& pair, const PairReport
   std::vector<uint32_t> worst;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const bool differs = pair.comparisons[m].verdict != Class::kIdentical;
-    if (pair.base_of(m).kind == SlotKind::kGrad && differs) worst.push_back(m);
+    if (is_parameter_gradient(pair.base_of(m).kind) && differs) worst.push_back(m);
   }
   std::ranges::stable_sort(worst, std::ranges::greater(),
                            [&](uint32_t m) { return pair.comparisons[m].z; });
@@ -114,7 +113,7 @@ std::vector<std::string> initial_buffers(const StepPair& pair, uint32_t match,
   std::vector<std::string> names;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     const ValueRecord& record = pair.base_of(m);
-    if (record.kind == SlotKind::kInitialBuffer && pair.comparisons[m].bits_differ &&
+    if (record.kind == Role::kInitialBuffer && pair.comparisons[m].bits_differ &&
         record.key.scope == pair.base_of(match).key.scope)
       names.push_back(reporter.text(record.tensor));
   }
@@ -133,16 +132,17 @@ bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
 /// writes to a tensor is that of its memory: it tells something where gradients that agree have one count.
 void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root) {
   const ValueRecord &base = pair.base_of(match), &cand = pair.cand_of(match);
-  if (base.kind != SlotKind::kGrad || base.unclipped || base.key.op) return;
+  if (base.kind != Role::kGradient || base.key.op) return;
   const auto writes = [](const ValueRecord& one) { return int64_t{one.value.version}; };
   bool others_agree = false;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     const ValueRecord& one = pair.base_of(m);
-    if (one.kind != SlotKind::kGrad || one.key.op || !is_match(pair.comparisons[m].verdict))
+    if (!is_parameter_gradient(one.kind) || one.key.op || !is_match(pair.comparisons[m].verdict))
       continue;
-    root.right_unclipped |= one.unclipped && parameter_key(one) == parameter_key(base);
-    if (!one.unclipped && writes(one) != writes(pair.cand_of(m))) return;
-    others_agree |= !one.unclipped;
+    root.right_unclipped |=
+        one.kind == Role::kUnclipped && parameter_key(one) == parameter_key(base);
+    if (one.kind == Role::kGradient && writes(one) != writes(pair.cand_of(m))) return;
+    others_agree |= one.kind == Role::kGradient;
   }
   if (is_made_of_equal(root, root.flow) && (others_agree || factor_of(base.stats, cand.stats)))
     root.more_writes = writes(cand) - writes(base);
@@ -154,7 +154,7 @@ std::vector<std::string> compared_inside(const StepPair& pair, uint32_t match,
   std::set<std::string> scopes;
   for (uint32_t m = 0; m < match; ++m) {
     const ValueRecord& record = pair.base_of(m);
-    if (record.kind == SlotKind::kOutput && record.key.phase == pair.base_of(match).key.phase)
+    if (record.kind == Role::kOutput && record.key.phase == pair.base_of(match).key.phase)
       scopes.insert(reporter.text(record.key.scope));
   }
   const std::string outer = reporter.text(pair.base_of(match).key.scope);
@@ -173,8 +173,8 @@ const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
   if (!record.key.op && !record.key.family) return nullptr;
   if (record.value.generation == 0) return nullptr;
   const auto named = std::ranges::find_if(step.values, [&](const ValueRecord& one) {
-    const bool has_name = one.kind == SlotKind::kGrad || one.kind == SlotKind::kParam ||
-                          one.kind == SlotKind::kBuffer;
+    const bool has_name = is_parameter_gradient(one.kind) || one.kind == Role::kParameter ||
+                          one.kind == Role::kBuffer;
     return has_name && !one.key.op && memory(one) == memory(record);
   });
   return named == step.values.end() ? nullptr : &*named;
@@ -185,9 +185,9 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
                  RootReport& root) {
   const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);
   if (named == nullptr) return;
-  const bool is_gradient = named->kind == SlotKind::kGrad;
+  const bool is_gradient = is_parameter_gradient(named->kind);
   root.known_as = std::string(is_gradient                       ? "the gradient of "
-                              : named->kind == SlotKind::kParam ? "parameter "
+                              : named->kind == Role::kParameter ? "parameter "
                                                                 : "buffer ") +
                   path_in(reporter.text(named->key.scope), reporter.text(named->tensor));
   if (!is_gradient) return;
@@ -238,17 +238,17 @@ std::optional<RootChoice> choose_root(const StepPair& pair) {
 void show_before(const StepPair& pair, uint32_t end, RootReport& root) {
   for (uint32_t m = 0; m < end; ++m) {
     const ValueRecord& record = pair.base_of(m);
-    const SlotKind kind = record.kind;
+    const Role kind = record.kind;
     const bool is_state =
-        kind == SlotKind::kParam || kind == SlotKind::kBuffer || kind == SlotKind::kInitialBuffer;
+        kind == Role::kParameter || kind == Role::kBuffer || kind == Role::kInitialBuffer;
     // What a module takes in the forward pass shows nothing of what it computes.
-    const bool is_taken = kind == SlotKind::kInput && record.key.phase != format::Phase::kData;
+    const bool is_taken = kind == Role::kInput && record.key.phase != format::Phase::kData;
     const Class verdict = pair.comparisons[m].verdict;
     if (is_state || is_taken || verdict == Class::kBitDifference) continue;
     const Shown shown = verdict >= Class::kDiverged ? Shown::kDifferent : Shown::kEqual;
     Shown& of_phase = root.before[static_cast<size_t>(record.key.phase)];
     of_phase = std::max(of_phase, shown);
-    if (kind == SlotKind::kGrad && !record.unclipped)
+    if (kind == Role::kGradient)
       root.parameter_gradients = std::max(root.parameter_gradients, shown);
   }
 }
@@ -262,8 +262,8 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   const Class worst_input = root.record.comparison.worst_input;
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ =
-      record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
-  if (record.kind == SlotKind::kOutput) {
+      record.kind == Role::kParameter && record.key.phase == format::Phase::kForward;
+  if (record.kind == Role::kOutput) {
     root.buffers = initial_buffers(pair, choice.match, reporter);
     root.compared_inside = compared_inside(pair, choice.match, reporter);
   }

@@ -22,8 +22,7 @@ void add_call(RegionPlace& place, const ValueRecord& record, bool unchanged,
 /// Whether memory that a fused kernel was to write is as the last record before that saw it.
 bool is_unchanged(const StepRecords& step, uint32_t index) {
   const ValueRecord& written = step.values[index];
-  if (!written.fused || written.kind != SlotKind::kOutput || written.value.storage == 0)
-    return false;
+  if (!written.fused || written.kind != Role::kOutput || written.value.storage == 0) return false;
   for (uint32_t i = index; i-- > 0;) {
     const ValueRecord& before = step.values[i];
     if (before.value.storage == written.value.storage && before.address == written.address &&
@@ -62,7 +61,7 @@ RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& r
   // What modules and parameters get may be what a kernel wrote: then that one made it.
   for (uint32_t i = end; i-- > 0 && !record.key.op;) {
     const ValueRecord& one = step.values[i];
-    if (!one.key.op || one.kind != SlotKind::kOutput || one.stats.hash != record.stats.hash ||
+    if (!one.key.op || one.kind != Role::kOutput || one.stats.hash != record.stats.hash ||
         one.bytes != record.bytes)
       continue;
     if (one.fused) {
@@ -74,7 +73,7 @@ RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& r
   const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
   for (const uint32_t i : alone) {
     const ValueRecord& one = step.values[i];
-    if (i > begin && i < end && one.fused && one.kind == SlotKind::kOutput)
+    if (i > begin && i < end && one.fused && one.kind == Role::kOutput)
       add_call(place, one, false, reporter);
   }
   return place;

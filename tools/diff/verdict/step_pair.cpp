@@ -55,7 +55,7 @@ void excuse_filled_later(StepPair& pair) {
   std::set<std::pair<format::StringId, format::StringId>> filled;  // module and slot
   for (size_t m = pair.comparisons.size(); m-- > 0;) {
     const ValueRecord& record = pair.base_of(static_cast<uint32_t>(m));
-    if (record.kind != SlotKind::kParam) continue;
+    if (record.kind != Role::kParameter) continue;
     const std::pair parameter(record.key.scope, record.key.slot);
     Comparison& comparison = pair.comparisons[m];
     if (!comparison.bits_differ && comparison.bits_known) filled.insert(parameter);

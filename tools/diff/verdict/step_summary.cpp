@@ -13,10 +13,10 @@ StepSummary summary_of(const StepRecords& base, const StepRecords& cand, const A
     Class& worst = summary.worst[index_of(a.key.phase)];
     worst = std::max(worst, comparisons[m].verdict);
     if (a.capture == format::Capture::kHash || b.capture == format::Capture::kHash) continue;
-    if (a.kind == SlotKind::kLoss && !summary.base_loss) {
+    if (a.kind == Role::kLoss && !summary.base_loss) {
       summary.base_loss = a.stats.mean;
       summary.cand_loss = b.stats.mean;
-    } else if (a.kind == SlotKind::kGrad && !a.unclipped) {
+    } else if (a.kind == Role::kGradient) {
       summary.base_gradients += a.stats.l2 * a.stats.l2;
       summary.cand_gradients += b.stats.l2 * b.stats.l2;
       ++summary.gradients;

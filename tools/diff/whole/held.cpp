@@ -7,7 +7,7 @@ namespace {
 
 /// What ranks exchange belongs to the layout, as the other run has it with another number of ranks.
 bool is_exchanged(const ValueRecord& record) {
-  return record.kind == SlotKind::kSent || record.kind == SlotKind::kReceived;
+  return record.kind == Role::kSent || record.kind == Role::kReceived;
 }
 
 }  // namespace

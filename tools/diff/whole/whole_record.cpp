@@ -17,9 +17,9 @@ namespace {
 /// Whether what ranks hold of it may be terms of a sum or a mean that is still to be made. Gradients
 /// of parameters are recorded as optimizers get them, but for those that are not clipped yet.
 bool may_be_term(const ValueRecord& record) {
-  const bool is_operand = record.kind == SlotKind::kOther && record.key.op;  // `input_after:0`
-  return record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput || is_operand ||
-         is_activation_gradient(record) || record.unclipped;
+  const bool is_operand = is_other(record.kind) && record.key.op;  // `input_after:0`
+  return record.kind == Role::kInput || record.kind == Role::kOutput || is_operand ||
+         is_activation_gradient(record) || record.kind == Role::kUnclipped;
 }
 
 /// How far two tensors of one size are apart, both of which may be added.
@@ -145,7 +145,7 @@ WholeRecord in_full(const HeldValue& value, const HeldValue& partner, bool are_t
   const bool comparable =
       may_be_added(partner.by_rank.front()) && other.count == whole.record.stats.count;
   for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
-    if (reduction == Reduction::kMean && !whole.record.unclipped) continue;
+    if (reduction == Reduction::kMean && whole.record.kind != Role::kUnclipped) continue;
     WholeRecord one = reduced(value, reduction);
     if (reduction == Reduction::kSum) scale(one.record.stats, factor);
     const bool is_nearer =

@@ -45,7 +45,7 @@ struct WholeRecord {
 
 /// Whether the gradient is one of an activation, not of a parameter.
 [[nodiscard]] inline bool is_activation_gradient(const ValueRecord& record) {
-  return record.kind == SlotKind::kGradOutput || record.kind == SlotKind::kGradInput;
+  return record.kind == Role::kGradOutput || record.kind == Role::kGradInput;
 }
 
 }  // namespace convtrace::diff

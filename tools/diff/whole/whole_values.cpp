@@ -22,9 +22,9 @@ using format::NumberClass;
 constexpr int kAsItIs = 0, kAveraged = 1, kTermOrCopy = 2, kByChance = 3;
 
 /// Whether modules in place of one have pieces of its value. They take the same input.
-bool is_divided(SlotKind kind) {
-  return kind == SlotKind::kParam || kind == SlotKind::kGrad || kind == SlotKind::kBuffer ||
-         kind == SlotKind::kOutput || kind == SlotKind::kGradOutput;
+bool is_divided(Role kind) {
+  return kind == Role::kParameter || is_parameter_gradient(kind) || kind == Role::kBuffer ||
+         kind == Role::kOutput || kind == Role::kGradOutput;
 }
 
 }  // namespace
@@ -44,9 +44,9 @@ Reduction WholeValues::reduction_of(const ValueRecord& record) const {
     if (fits(rule->pattern, names_, record)) return rule->reduction;
   }
   // A number that a module takes or gives is a loss, or a part of one.
-  const bool is_number = record.stats.count == 1 &&
-                         (record.kind == SlotKind::kInput || record.kind == SlotKind::kOutput);
-  return is_number || record.kind == SlotKind::kLoss ? Reduction::kMean : Reduction::kNone;
+  const bool is_number =
+      record.stats.count == 1 && (record.kind == Role::kInput || record.kind == Role::kOutput);
+  return is_number || record.kind == Role::kLoss ? Reduction::kMean : Reduction::kNone;
 }
 
 std::vector<WholeValues::Form> WholeValues::forms_of(const HeldValue& value) const {
@@ -121,11 +121,11 @@ void WholeValues::take(Side& side, HeldValue& value, const HeldValue* partner, c
                        How partner_form) const {
   side.chosen.push_back({&value, partner, form, partner_form});
   const ValueRecord& first = value.first();
-  if (first.kind == SlotKind::kInput && first.key.phase == format::Phase::kData) {
+  if (first.kind == Role::kInput && first.key.phase == format::Phase::kData) {
     const size_t parts = form.how == How::kPieces ? value.by_rank.size() / form.copies : 1;
     side.data_parts = std::max(side.data_parts.value_or(1), parts);
   }
-  if (first.kind != SlotKind::kLoss) return;
+  if (first.kind != Role::kLoss) return;
   side.sums_losses |= reduction_of(first) == Reduction::kSum;
   if (form.how == How::kReduced) side.loss_parts = std::max(side.loss_parts, value.contents.size());
 }
@@ -254,8 +254,8 @@ void WholeValues::put(Side& side, const Chosen& chosen, StepRecords& whole) {
   auto [record, shape, samples, pieces] = made(chosen);
   record.key = chosen.value->key;
   summed_ += chosen.form.how == How::kInFull && record.in_pieces ? 1 : 0;
-  if (record.kind == SlotKind::kGrad && !record.unclipped) side.moves.take_gradient(pieces);
-  if (record.kind == SlotKind::kParam) side.moves.take(pieces, record);
+  if (record.kind == Role::kGradient) side.moves.take_gradient(pieces);
+  if (record.kind == Role::kParameter) side.moves.take(pieces, record);
   if (chosen.factor != 1 && is_of_parts(chosen)) {
     scale(record.stats, chosen.factor);
     samples.clear();

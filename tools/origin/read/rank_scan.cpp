@@ -1,7 +1,6 @@
 #include "tools/origin/read/rank_scan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "tools/common/element.h"
@@ -13,19 +12,10 @@
 namespace convtrace::origin {
 namespace {
 
-using diff::SlotKind;
+using diff::Role;
 using format::Phase;
 using format::StringId;
 using format::TensorStats;
-
-/// @return the number behind the colon; 0 where there is none.
-uint16_t index_of(std::string_view slot) {
-  const size_t colon = slot.find(':');
-  uint16_t index = 0;
-  if (colon != std::string_view::npos)
-    (void)std::from_chars(slot.data() + colon + 1, slot.data() + slot.size(), index);
-  return index;
-}
 
 /// Whether records of any kind are lost for a reason, not values alone.
 bool loses_calls(format::LossReason reason) {
@@ -44,10 +34,10 @@ uint64_t shape_of(const TensorStats& event) {
 
 }  // namespace
 
-bool is_bad(const TensorStats& event, SlotKind kind) {
+bool is_bad(const TensorStats& event, Role role) {
   if (event.capture == format::Capture::kHash) return false;
   return format::number_class(event.dtype) == format::NumberClass::kFloat &&
-         diff::is_not_finite(event.stats, kind, event.place.phase);
+         diff::is_not_finite(event.stats, role, event.place.phase);
 }
 
 void RankScan::begin(const format::Definitions& texts, RankQueue& queue) {
@@ -67,33 +57,6 @@ void RankScan::take(const format::Event& event) {
     queue_->lost += loss->count;
     queue_->lost_calls |= loses_calls(loss->reason);
   }
-}
-
-StringId RankScan::own(StringId local) {
-  if (!local) return local;
-  if (local.value >= own_.size()) own_.resize(local.value + size_t{1});
-  StringId& id = own_[local.value];
-  if (!id) id = names_.intern(texts_->text(local));
-  return id;
-}
-
-const RankScan::Slot& RankScan::slot_of(StringId local) {
-  if (local.value >= slots_.size()) slots_.resize(local.value + size_t{1});
-  Slot& slot = slots_[local.value];
-  if (slot.known) return slot;
-  const std::string_view text = texts_->text(local);
-  const size_t colon = text.find(':');
-  const std::string_view word = text.substr(0, colon);
-  slot.kind = diff::slot_kind(text);
-  slot.side = word == "sent" ? Side::kSent : word == "received" ? Side::kReceived : Side::kLocal;
-  slot.index = index_of(text);
-  slot.id = own(local);
-  slot.name = names_.intern(colon == std::string_view::npos ? text : text.substr(colon + 1));
-  slot.scale = word == "loss_scale";
-  slot.unclipped = word == "grad_unclipped";
-  slot.operand = word == "arg";
-  slot.known = true;
-  return slot;
 }
 
 /// What was recorded outside any step belongs to the one before.
@@ -169,10 +132,11 @@ Call* RankScan::call_of(uint64_t id) {
 }
 
 void RankScan::take(const TensorStats& event) {
-  const Slot& slot = slot_of(event.slot);
+  const Slot& slot = shared_.slot(*texts_, event.slot);
   const uint32_t step = step_of(event.header);
-  const bool transported = event.collective != 0 && slot.side != Side::kLocal;
-  const bool bad = is_bad(event, slot.kind);
+  const bool transported =
+      event.collective != 0 && (slot.role == Role::kSent || slot.role == Role::kReceived);
+  const bool bad = is_bad(event, slot.role);
   if (event.capture != format::Capture::kHash) ++counts_->measured;
   if (transported) {
     take_value(event, slot, bad);
@@ -208,9 +172,9 @@ Value RankScan::digest(const TensorStats& event, const Slot& slot) const {
   value.bytes = event.bytes;
   value.shape = shape_of(event);
   value.seq = event.header.seq;
-  value.index = slot.index;
+  value.index = slot.number <= UINT16_MAX ? static_cast<uint16_t>(slot.number) : 0;
   value.dtype = event.dtype;
-  value.sent = slot.side == Side::kSent;
+  value.sent = slot.role == Role::kSent;
   value.measured = event.capture != format::Capture::kHash;
   if (!value.measured) return value;
   value.l2 = event.stats.l2;
@@ -252,11 +216,11 @@ void RankScan::take_value(const TensorStats& event, const Slot& slot, bool bad) 
 
 void RankScan::take_local(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
   queue_->sees_modules = true;
-  queue_->scaled |= slot.scale;
+  queue_->scaled |= slot.role == Role::kLossScale;
   take_parameter(event, slot, step, bad);
-  const bool arbitrary = event.extent == format::Extent::kBlock || slot.operand ||
+  const bool arbitrary = event.extent == format::Extent::kBlock || slot.role == Role::kArgument ||
                          (event.op && diff::leaves_unwritten(texts_->text(event.op)));
-  if (slot.kind == SlotKind::kInput && event.capture != format::Capture::kHash) {
+  if (slot.role == Role::kInput && event.capture != format::Capture::kHash) {
     Input& input = inputs_[next_input_++ % inputs_.size()];
     input = {.place = event.place, .op = event.op, .slot = slot.id};
     input.finite = event.stats.finite == event.stats.count;
@@ -269,11 +233,11 @@ void RankScan::take_local(const TensorStats& event, const Slot& slot, uint32_t s
 
 void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
   if (event.place.phase == Phase::kEvaluation) return;
-  const bool parameter = slot.kind == SlotKind::kParam,
-             buffer = slot.kind == SlotKind::kBuffer || slot.kind == SlotKind::kInitialBuffer;
-  const bool gradient = slot.kind == SlotKind::kGrad && !slot.unclipped;
-  const bool loss = slot.kind == SlotKind::kLoss;
-  const bool data = slot.kind == SlotKind::kInput && event.place.phase == Phase::kData;
+  const bool parameter = slot.role == Role::kParameter,
+             buffer = slot.role == Role::kBuffer || slot.role == Role::kInitialBuffer;
+  const bool gradient = slot.role == Role::kGradient;
+  const bool loss = slot.role == Role::kLoss;
+  const bool data = slot.role == Role::kInput && event.place.phase == Phase::kData;
   if (!parameter && !buffer && !gradient && !loss && !data) return;
   ParameterSeen seen{.scope = own(event.place.scope), .name = slot.name, .hash = event.stats.hash};
   seen.moment = gradient                                 ? ParameterMoment::kGradient
@@ -297,7 +261,7 @@ void RankScan::take_bad(const TensorStats& event, const Slot& slot, uint32_t ste
   bad.kind = event.place.phase == Phase::kData       ? BadClass::kData
              : event.place.phase == Phase::kBackward ? BadClass::kGradient
                                                      : BadClass::kOther;
-  if (slot.kind == SlotKind::kGrad) bad.kind = BadClass::kGradient;
+  if (diff::is_parameter_gradient(slot.role)) bad.kind = BadClass::kGradient;
   for (auto one = queue_->bads.rbegin(); one != queue_->bads.rend(); ++one) {
     if (one->before != bad.before || one->step != step) break;
     if (one->kind == bad.kind) return;  // a consequence of the first
@@ -313,7 +277,7 @@ void RankScan::take_bad(const TensorStats& event, const Slot& slot, uint32_t ste
   bad.phase = event.place.phase;
   bad.dtype = event.dtype;
   for (const Input& input : inputs_) {
-    const bool same = slot.kind == SlotKind::kOutput && input.slot && input.finite &&
+    const bool same = slot.role == Role::kOutput && input.slot && input.finite &&
                       input.op == event.op && input.place.scope == event.place.scope &&
                       input.place.call == event.place.call;
     if (same && event.place.scope)

@@ -8,33 +8,25 @@
 /// Threads:  one.
 
 #include <array>
-#include <vector>
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"
 #include "tools/origin/read/rank_queue.h"
-#include "tools/trace/model/slot.h"
+#include "tools/trace/read/shared_names.h"
 
 namespace convtrace::origin {
 
 class RankScan {
  public:
   /// @param names  of the job; borrowed.
-  explicit RankScan(format::Definitions& names) : names_(names) {}
+  explicit RankScan(format::Definitions& names) : names_(names), shared_(names) {}
 
   /// @param texts  of the trace whose events follow. @param queue  gets them.
   void begin(const format::Definitions& texts, RankQueue& queue);
   void take(const format::Event& event);
 
  private:
-  enum class Side : uint8_t { kLocal, kSent, kReceived };
-  struct Slot {
-    diff::SlotKind kind = diff::SlotKind::kOther;
-    Side side = Side::kLocal;
-    uint16_t index = 0;
-    format::StringId id, name;
-    bool known = false, scale = false, unclipped = false, operand = false;
-  };
+  using Slot = diff::SharedNames::Slot;
   /// An input of a module or op, for the evidence about what is made of it.
   struct Input {
     format::Place place;
@@ -55,15 +47,13 @@ class RankScan {
   [[nodiscard]] uint32_t fingerprint(const format::TensorStats& event);
   [[nodiscard]] uint32_t step_of(const format::EventHeader& header);
   [[nodiscard]] Call* call_of(uint64_t id);
-  const Slot& slot_of(format::StringId local);
-  format::StringId own(format::StringId local);
+  format::StringId own(format::StringId local) { return shared_.of(*texts_, local); }
 
   format::Definitions& names_;
   const format::Definitions* texts_ = nullptr;
   RankQueue* queue_ = nullptr;
-  std::vector<Slot> slots_;            ///< by slots of the trace
-  std::vector<format::StringId> own_;  ///< by texts of the trace
-  std::array<Input, 64> inputs_{};     ///< the last ones
+  diff::SharedNames shared_;
+  std::array<Input, 64> inputs_{};  ///< the last ones
   size_t next_input_ = 0;
   uint64_t last_id_ = 0;
   format::StringId checked_;  ///< group in which the numbers of parameters were just gathered
@@ -72,6 +62,6 @@ class RankScan {
 };
 
 /// @return whether a value has NaN or infinities that are no mask.
-[[nodiscard]] bool is_bad(const format::TensorStats& event, diff::SlotKind kind);
+[[nodiscard]] bool is_bad(const format::TensorStats& event, diff::Role role);
 
 }  // namespace convtrace::origin

@@ -26,10 +26,10 @@ class Search {
       : step_(step), gradient_(gradient), names_(names), health_(health) {
     for (size_t i = 0; i < step.size(); ++i) {
       const Passed& one = step[i];
-      const bool flows = one.kind == SlotKind::kGradOutput || one.kind == SlotKind::kGradInput;
+      const bool flows = one.kind == Role::kGradOutput || one.kind == Role::kGradInput;
       if (flows && one.place.phase == Phase::kBackward)
         gradients_[one.place.scope.value].push_back(i);
-      if (one.kind != SlotKind::kInput && one.kind != SlotKind::kOutput) continue;
+      if (one.kind != Role::kInput && one.kind != Role::kOutput) continue;
       if (one.of_module()) called_.insert(names.text(one.place.scope));
       for (const uint64_t key : {memory_key(one), bytes_key(one)})
         if (key != 0) first_.emplace(key, i);
@@ -61,8 +61,7 @@ class Search {
   [[nodiscard]] std::optional<MadeBy> returned_by_op() const {
     for (size_t i = gradient_; i-- > 0;) {
       const Passed& one = at(i);
-      if (one.kind != SlotKind::kGradInput || !one.op || !is_same_memory(one, at(gradient_)))
-        continue;
+      if (one.kind != Role::kGradInput || !one.op || !is_same_memory(one, at(gradient_))) continue;
       return MadeBy{.how = HowKnown::kReturned,
                     .makers = {maker_of(one, names_, std::string(names_.text(one.slot)))}};
     }
@@ -80,7 +79,7 @@ class Search {
       const Passed& one = at(after);
       // `grad_output_after:0`, or `grad_output_shared:0` where others hold it
       const std::string_view text = names_.text(one.slot);
-      if (!one.op || one.kind != SlotKind::kOther || !text.starts_with("grad_output_")) continue;
+      if (!one.op || !is_other(one.kind) || !text.starts_with("grad_output_")) continue;
       const std::string slot = "grad_output:" + std::to_string(number_of(text));
       const Passed* given = given_before(after, slot);
       if (given == nullptr || given->stats.hash == one.stats.hash) continue;
@@ -118,7 +117,7 @@ class Search {
     if (receiver.op && op.empty()) return;
     for (size_t i = 0; i < gradient_; ++i) {
       const Passed& one = at(i);
-      if (outputs_.size() < kMostOutputs && one.kind == SlotKind::kOutput &&
+      if (outputs_.size() < kMostOutputs && one.kind == Role::kOutput &&
           is_forward(one.place.phase) && !one.of_kernel &&
           one.place.scope == receiver.place.scope && one.place.call == receiver.place.call &&
           names_.text(one.op) == op && number_of(names_.text(one.slot)) == number)
@@ -133,7 +132,7 @@ class Search {
     for (const size_t output : outputs_) {
       for (size_t i = output + 1; i < gradient_; ++i) {
         const Passed& one = at(i);
-        if (takers.size() < kMostTakers && one.kind == SlotKind::kInput &&
+        if (takers.size() < kMostTakers && one.kind == Role::kInput &&
             is_forward(one.place.phase) && !one.of_kernel && is_same(at(output), one) &&
             !holds(takers, one))
           takers.push_back(i);
@@ -160,10 +159,10 @@ class Search {
       const bool own = input.op ? format::forward_name(names_.text(one.op)) == names_.text(input.op)
                                 : one.of_module();
       if (!own) continue;
-      if (one.kind == SlotKind::kGradInput && number_of(names_.text(one.slot)) == number &&
+      if (one.kind == Role::kGradInput && number_of(names_.text(one.slot)) == number &&
           health_(i) == Health::kGood)
         return Health::kBad;
-      if (one.kind != SlotKind::kGradOutput) continue;
+      if (one.kind != Role::kGradOutput) continue;
       if (i > gradient_ || health_(i) == Health::kBad) return Health::kBad;
       if (health_(i) == Health::kGood) found = Health::kGood;
     }
@@ -189,9 +188,8 @@ class Search {
     for (size_t i = 0; i < gradient_; ++i) {
       const Passed& one = at(i);
       if (!is_forward(one.place.phase)) continue;
-      const bool inside = one.kind == SlotKind::kInput && is_called_by(one, module);
-      const bool result =
-          one.kind == SlotKind::kOutput && one.of_module() && is_one_call(one, module);
+      const bool inside = one.kind == Role::kInput && is_called_by(one, module);
+      const bool result = one.kind == Role::kOutput && one.of_module() && is_one_call(one, module);
       if ((inside || result) && is_new(i)) return true;
     }
     return false;
@@ -252,7 +250,7 @@ class Search {
     if (outputs_.empty()) return found;
     for (size_t i = outputs_.front() + 1; i < gradient_; ++i) {
       const Passed& one = at(i);
-      if (one.kind == SlotKind::kOutput && one.of_module() && is_forward(one.place.phase) &&
+      if (one.kind == Role::kOutput && one.of_module() && is_forward(one.place.phase) &&
           lies_in(at(gradient_), one) && !is_one_call(one, at(gradient_)) &&
           (found == nullptr || lies_in(one, *found)))
         found = &one;
@@ -268,14 +266,14 @@ class Search {
     for (size_t i = from; i < gradient_ && !outputs_.empty(); ++i) {
       const Passed& one = at(i);
       if (!is_forward(one.place.phase) || one.of_kernel) continue;
-      const bool is_result = one.kind == SlotKind::kOutput && one.of_module() &&
+      const bool is_result = one.kind == Role::kOutput && one.of_module() &&
                              lies_in(at(gradient_), one) && !is_one_call(one, at(gradient_));
       if (is_result) {
         MadeBy made{.how = HowKnown::kOrder, .makers = {maker_of(one, names_, "")}};
         made.makers.front().own_code = true;
         return made;
       }
-      if (one.kind != SlotKind::kInput || lies_in(at(gradient_), one)) continue;
+      if (one.kind != Role::kInput || lies_in(at(gradient_), one)) continue;
       if (one.op) last_op = &one;
       if (is_new(i) && health_of(one) != Health::kBad)
         return {.how = HowKnown::kOrder,
@@ -303,7 +301,7 @@ class Search {
   [[nodiscard]] std::optional<size_t> ran_before() const {
     for (size_t i = gradient_; i-- > 0;) {
       const Passed& one = at(i);
-      const bool flows = one.kind == SlotKind::kGradOutput || one.kind == SlotKind::kGradInput;
+      const bool flows = one.kind == Role::kGradOutput || one.kind == Role::kGradInput;
       if (flows && !is_one_call(one, at(gradient_)) && !is_same_memory(one, at(gradient_)) &&
           health_(i) != Health::kBad)
         return i;
@@ -326,7 +324,7 @@ std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
                                const HealthOf& health) {
   for (size_t i = result; i-- > 0;) {
     const Passed& one = step[i];
-    if (one.kind != SlotKind::kGradOutput || !is_one_call(one, step[result])) continue;
+    if (one.kind != Role::kGradOutput || !is_one_call(one, step[result])) continue;
     return health(i) == Health::kBad ? std::optional(i) : std::nullopt;
   }
   return std::nullopt;
@@ -336,7 +334,7 @@ std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
 /// order of the others says nothing.
 bool has_compiled_backward(std::span<const Passed> step) {
   return std::ranges::any_of(step, [](const Passed& one) {
-    return one.op && one.kind == SlotKind::kOutput && one.place.phase == Phase::kBackward;
+    return one.op && one.kind == Role::kOutput && one.place.phase == Phase::kBackward;
   });
 }
 
@@ -344,7 +342,7 @@ bool has_compiled_backward(std::span<const Passed> step) {
 
 std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
                               const format::Definitions& names, const HealthOf& health) {
-  if (step[gradient].kind == SlotKind::kGradInput && step[gradient].op) {
+  if (step[gradient].kind == Role::kGradInput && step[gradient].op) {
     if (auto made = overwritten_by(step, gradient, names)) {
       made->receiver =
           maker_of(step[gradient], names, std::string(names.text(step[gradient].slot)));
@@ -355,7 +353,7 @@ std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
     gradient = *given;
   }
   const Passed& one = step[gradient];
-  if (one.kind != SlotKind::kGradOutput || one.of_kernel) return std::nullopt;
+  if (one.kind != Role::kGradOutput || one.of_kernel) return std::nullopt;
   MadeBy made = Search(step, gradient, names, health).find();
   if (made.is_likely() && has_compiled_backward(step.first(gradient))) return std::nullopt;
   made.receiver = maker_of(one, names, std::string(names.text(one.slot)));

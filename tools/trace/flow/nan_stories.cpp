@@ -35,8 +35,8 @@ class Stretches {
     std::map<std::tuple<format::StringId, Phase, uint32_t>, Stretch> calls;
     for (size_t i = 0; i < step.size(); ++i) {
       const Passed& one = step[i];
-      const bool is_output = one.kind == SlotKind::kOutput;
-      if (!one.of_module() || (!is_output && one.kind != SlotKind::kInput)) continue;
+      const bool is_output = one.kind == Role::kOutput;
+      if (!one.of_module() || (!is_output && one.kind != Role::kInput)) continue;
       Stretch& call = calls[{one.place.scope, call_phase(one), one.place.call}];
       call.scope = names.text(one.place.scope);
       call.phase = call_phase(one);
@@ -74,20 +74,23 @@ class Stretches {
 /// Whether a value that is not finite makes the step worthless.
 bool counts(size_t i, const Passed& value, const Stretches& calls, const Definitions& names) {
   switch (value.kind) {
-    case SlotKind::kGrad:
-    case SlotKind::kParam:
-    case SlotKind::kLoss:
+    case Role::kGradient:
+    case Role::kUnclipped:
+    case Role::kParameter:
+    case Role::kLoss:
       return true;
-    case SlotKind::kBuffer:
+    case Role::kBuffer:
       return value.stats.nan != 0;  // a table may hold infinities
-    case SlotKind::kOutput:
+    case Role::kOutput:
       return value.of_module() && value.place.phase != Phase::kRecompute && !calls.any_around(i);
+    case Role::kGradientNorm:
+      return true;
+    case Role::kState:
+      // An average that was infinite once stays so; a single number may be a least loss so far.
+      return value.stats.count > 1;
     default:
-      break;
+      return false;
   }
-  const std::string_view slot = names.text(value.slot);
-  // An average that was infinite once stays so; a single number may be a least loss so far.
-  return slot == "grad_norm" || (slot.starts_with("state:") && value.stats.count > 1);
 }
 
 }  // namespace
@@ -99,12 +102,12 @@ bool NanStories::is_bad(const Passed& value) const {
 
 bool NanStories::is_unwritten(std::span<const Passed> step, size_t value) const {
   const Passed& weight = step[value];
-  if (weight.kind != SlotKind::kParam || weight.place.phase != Phase::kForward) return false;
+  if (weight.kind != Role::kParameter || weight.place.phase != Phase::kForward) return false;
   bool used = false;
   for (const Passed& one : step.subspan(value + 1)) {
     if (one.place.scope != weight.place.scope) continue;
     if (one.slot == weight.slot) return !is_bad(one);
-    if (one.kind != SlotKind::kOutput || !one.of_module()) continue;
+    if (one.kind != Role::kOutput || !one.of_module()) continue;
     if (!one.measured || is_bad(one)) return false;
     used = true;
   }
@@ -126,8 +129,8 @@ std::optional<MadeBy> NanStories::maker_of(std::span<const Passed> step, size_t 
 std::vector<NanStory> NanStories::see(std::span<const Passed> step) {
   std::vector<NanStory> told;
   if (found_) return told;
-  scaled_ |= std::ranges::any_of(
-      step, [&](const Passed& value) { return names_.text(value.slot) == "loss_scale"; });
+  scaled_ |=
+      std::ranges::any_of(step, [](const Passed& value) { return value.kind == Role::kLossScale; });
   std::optional<size_t> data;
   std::vector<size_t> all;
   for (size_t i = 0; i < step.size(); ++i) {
@@ -156,7 +159,7 @@ std::vector<NanStory> NanStories::see(std::span<const Passed> step) {
                                     [&](size_t i) { return calls.finite_around(i) == nullptr; });
     const Passed& end = step[*reached];
     NanStory story{.kind = Kind::kBorn, .value = *birth, .reached = *reached};
-    story.may_mask = end.stats.nan == 0 && end.kind == SlotKind::kOutput;
+    story.may_mask = end.stats.nan == 0 && end.kind == Role::kOutput;
     if (birth != all.begin()) {
       story.ended = all.front();
       story.ended_in = calls.finite_around(all.front())->scope;

@@ -9,7 +9,7 @@ namespace {
 
 /// Whether the record is a result, or what an op left of an operand.
 bool is_written(const Passed& one, std::string_view slot) {
-  return one.kind == SlotKind::kOutput || one.kind == SlotKind::kGradInput ||
+  return one.kind == Role::kOutput || one.kind == Role::kGradInput ||
          !format::operand_before(slot).empty();
 }
 
@@ -22,7 +22,7 @@ std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result
   const std::string_view op = format::forward_name(names.text(step[result].op));
   for (size_t i = 0; i < result; ++i) {
     const Passed& kept = step[i];
-    if (kept.kind != SlotKind::kOther || !is_one_call(kept, step[result])) continue;
+    if (!is_other(kept.kind) || !is_one_call(kept, step[result])) continue;
     const auto made = std::ranges::find_if(step.first(i), [&](const Passed& one) {
       return one.slot == kept.slot && is_forward(one.place.phase) && names.text(one.op) == op &&
              one.place.scope == kept.place.scope && one.place.call == kept.place.call &&

@@ -1,11 +1,9 @@
 #include "tools/trace/flow/passed.h"
 
-#include <charconv>
-
 namespace convtrace::diff {
 
 Passed passed_of(const format::TensorStats& event, const format::Definitions& names) {
-  return {.kind = slot_kind(names.text(event.slot)),
+  return {.kind = role_of(names.text(event.slot)),
           .place = event.place,
           .slot = event.slot,
           .op = event.op,
@@ -30,14 +28,6 @@ Passed passed_of(const ValueRecord& record) {
 
 format::Phase call_phase(const Passed& value) {
   return value.place.phase == format::Phase::kData ? format::Phase::kForward : value.place.phase;
-}
-
-uint32_t number_of(std::string_view slot) {
-  const size_t colon = slot.find(':');
-  uint32_t number = 0;
-  if (colon != std::string_view::npos)
-    (void)std::from_chars(slot.data() + colon + 1, slot.data() + slot.size(), number);
-  return number;
 }
 
 }  // namespace convtrace::diff

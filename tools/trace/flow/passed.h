@@ -7,7 +7,6 @@
 /// Threads:  plain values.
 
 #include <cstdint>
-#include <string_view>
 
 #include "format/model/definitions.h"
 #include "format/model/events.h"
@@ -16,7 +15,7 @@
 namespace convtrace::diff {
 
 struct Passed {
-  SlotKind kind = SlotKind::kOther;
+  Role kind = Role::kOther;
   format::Place place{};  ///< no scope: of no module
   format::StringId slot{}, op{};
   bool of_kernel = false;
@@ -34,8 +33,5 @@ struct Passed {
 
 /// The phase of the call that a value belongs to: inputs of a root module have one of their own.
 [[nodiscard]] format::Phase call_phase(const Passed& value);
-
-/// The number in a slot's name: 1 of "grad_output:1".
-[[nodiscard]] uint32_t number_of(std::string_view slot);
 
 }  // namespace convtrace::diff

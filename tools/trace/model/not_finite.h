@@ -15,6 +15,6 @@
 namespace convtrace::diff {
 
 /// @pre the statistics are known, not the hash alone.
-[[nodiscard]] bool is_not_finite(const format::Stats& stats, SlotKind kind, format::Phase phase);
+[[nodiscard]] bool is_not_finite(const format::Stats& stats, Role kind, format::Phase phase);
 
 }  // namespace convtrace::diff

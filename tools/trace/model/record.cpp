@@ -17,12 +17,11 @@ uint64_t parameter_key(const ValueRecord& record) {
 }
 
 bool is_update(const ValueRecord& record) {
-  return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kOptimizer;
+  return record.kind == Role::kParameter && record.key.phase == format::Phase::kOptimizer;
 }
 
 bool is_scalar_result(const ValueRecord& record) {
-  return record.kind == SlotKind::kLoss ||
-         (record.kind == SlotKind::kOutput && record.stats.count == 1);
+  return record.kind == Role::kLoss || (record.kind == Role::kOutput && record.stats.count == 1);
 }
 
 bool is_before(const ValueRecord& a, const ValueRecord& b) {
@@ -40,13 +39,13 @@ RecordKey call_key(const ValueRecord& record) {
 }
 
 bool is_first_weight(const ValueRecord& record) {
-  return record.kind == SlotKind::kParam && record.key.phase == format::Phase::kForward;
+  return record.kind == Role::kParameter && record.key.phase == format::Phase::kForward;
 }
 
 bool trains(const StepRecords& step) {
   const auto is_of_training = [](const ValueRecord& r) {
     // Weights and buffers are recorded at the first call of their model, in whatever phase.
-    const bool first_seen = r.kind == SlotKind::kInitialBuffer || is_first_weight(r);
+    const bool first_seen = r.kind == Role::kInitialBuffer || is_first_weight(r);
     return r.key.phase != format::Phase::kEvaluation && !first_seen;
   };
   return step.values.empty() || std::ranges::any_of(step.values, is_of_training);

@@ -84,7 +84,7 @@ struct OddRank {
 
 struct ValueRecord {
   RecordKey key;
-  SlotKind kind = SlotKind::kOther;
+  Role kind = Role::kOther;
   format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
   format::StringId before;  ///< of an operand behind its op: the slot of it in front of the op
   format::StringId kernel;  ///< as the driver names it, or none
@@ -97,9 +97,7 @@ struct ValueRecord {
   format::Capture capture = format::Capture::kStats;
   bool has_shape = false;
   bool hashed_anew = false;  ///< hashed by version 2 of the hash, comparable with such hashes only
-  /// A gradient from the backward pass that was clipped before the optimizer got it.
-  bool unclipped = false;
-  bool unwritten = false;  ///< an output of an op for which leaves_unwritten() holds
+  bool unwritten = false;    ///< an output of an op for which leaves_unwritten() holds
   /// An operand of an op for which is_fused() holds: which values these are depends on what else the
   /// compiler fused.
   bool fused = false;
@@ -124,6 +122,9 @@ struct ValueRecord {
   uint64_t bytes = 0;
   format::Stats stats;
 };
+
+/// Values of a GPU and of other threads arrive until the trace is so many steps further than theirs.
+inline constexpr uint32_t kLateSteps = 2;
 
 struct StepRecords {
   uint32_t step = 0;

@@ -34,8 +34,8 @@ ReplicaSums replica_sums(const StepRecords& step, const format::Definitions& nam
   };
   ReplicaSums sums{.step = step.step};
   for (const ValueRecord& r : step.values) {
-    const bool weight = r.kind == SlotKind::kParam && r.key.phase == format::Phase::kOptimizer;
-    if (!weight && r.kind != SlotKind::kGrad) continue;
+    const bool weight = r.kind == Role::kParameter && r.key.phase == format::Phase::kOptimizer;
+    if (!weight && !is_parameter_gradient(r.kind)) continue;
     (weight ? sums.weights : sums.gradients) +=
         mix_all({text(r.key.scope), text(r.key.slot), r.key.call, r.stats.hash});
   }

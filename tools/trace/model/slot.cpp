@@ -1,32 +1,46 @@
 #include "tools/trace/model/slot.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <utility>
 
 namespace convtrace::diff {
 
-SlotKind slot_kind(std::string_view slot) {
-  constexpr std::pair<std::string_view, SlotKind> kKinds[] = {
-      {"input", SlotKind::kInput},
-      {"output", SlotKind::kOutput},
-      {"grad_output", SlotKind::kGradOutput},
-      {"grad_input", SlotKind::kGradInput},
-      {"param", SlotKind::kParam},
-      {"grad", SlotKind::kGrad},
-      {"grad_unclipped", SlotKind::kGrad},
-      {"loss", SlotKind::kLoss},
-      {"buffer", SlotKind::kBuffer},
-      {"buffer_initial", SlotKind::kInitialBuffer},
-      {"param_written", SlotKind::kWritten},
-      {"sent", SlotKind::kSent},
-      {"received", SlotKind::kReceived},
-      {"needed", SlotKind::kNeeded}};
+Role role_of(std::string_view slot) {
+  constexpr std::pair<std::string_view, Role> kRoles[] = {{"input", Role::kInput},
+                                                          {"output", Role::kOutput},
+                                                          {"grad_output", Role::kGradOutput},
+                                                          {"grad_input", Role::kGradInput},
+                                                          {"param", Role::kParameter},
+                                                          {"grad", Role::kGradient},
+                                                          {"grad_unclipped", Role::kUnclipped},
+                                                          {"loss", Role::kLoss},
+                                                          {"buffer", Role::kBuffer},
+                                                          {"buffer_initial", Role::kInitialBuffer},
+                                                          {"param_written", Role::kWritten},
+                                                          {"sent", Role::kSent},
+                                                          {"received", Role::kReceived},
+                                                          {"needed", Role::kNeeded},
+                                                          {"arg", Role::kArgument},
+                                                          {"state", Role::kState},
+                                                          {"loss_scale", Role::kLossScale},
+                                                          {"grad_norm", Role::kGradientNorm},
+                                                          {"grad_before", Role::kGradientBefore},
+                                                          {"grad_after", Role::kGradientAfter}};
   const std::string_view word = slot.substr(0, slot.find(':'));
-  for (const auto& [text, kind] : kKinds) {
-    if (word == text) return kind;
+  for (const auto& [text, role] : kRoles) {
+    if (word == text) return role;
   }
-  return SlotKind::kOther;
+  return Role::kOther;
+}
+
+uint32_t number_of(std::string_view slot) {
+  const size_t colon = slot.find(':');
+  uint32_t number = 0;
+  if (colon != std::string_view::npos)
+    (void)std::from_chars(slot.data() + colon + 1, slot.data() + slot.size(), number);
+  return number;
 }
 
 bool leaves_unwritten(std::string_view op) {

@@ -11,23 +11,44 @@
 namespace convtrace::diff {
 
 /// The role of a slot in the flow of values, from its text up to the colon.
-enum class SlotKind : uint8_t {
+enum class Role : uint8_t {
   kInput,
   kOutput,
   kGradOutput,
   kGradInput,
-  kParam,
-  kGrad,
+  kParameter,
+  kGradient,
+  kUnclipped,  ///< a gradient before clipping
   kLoss,
   kBuffer,
   kInitialBuffer,  ///< before the first call of its model; its bits alone are recorded
-  kWritten,        ///< a parameter that the program wrote itself (written_weights.h)
+  kWritten,        ///< a parameter that the program wrote itself
   kSent,           ///< to a collective
   kReceived,       ///< of a collective
   kNeeded,  ///< what a node of torch has saved; its bits alone are recorded, to be looked at again
-  kOther
+  // The others: is_other().
+  kOther,
+  kArgument,  ///< of a kernel
+  kState,     ///< of an optimizer
+  kLossScale,
+  kGradientNorm,    ///< that a clipping function returned
+  kGradientBefore,  ///< of a leaf, before a backward that may add to it itself
+  kGradientAfter,   ///< the same behind it
 };
-[[nodiscard]] SlotKind slot_kind(std::string_view slot);
+[[nodiscard]] Role role_of(std::string_view slot);
+[[nodiscard]] constexpr bool is_parameter_gradient(Role role) {
+  return role == Role::kGradient || role == Role::kUnclipped;
+}
+/// @return whether nothing is known of how a value with that role flows on.
+[[nodiscard]] constexpr bool is_other(Role role) { return role >= Role::kOther; }
+
+/// @return the slot's text behind the colon; all of it if there is none.
+[[nodiscard]] constexpr std::string_view name_of(std::string_view slot) {
+  return slot.substr(slot.find(':') + 1);
+}
+/// @return the number behind the colon, 1 of "grad_output:1"; 0 if there is none.
+[[nodiscard]] uint32_t number_of(std::string_view slot);
+
 /// @return whether an op returns memory that it does not write, so that its content is arbitrary.
 [[nodiscard]] bool leaves_unwritten(std::string_view op);
 /// @return whether an op is a kernel that a compiler fused, as the observer names it.
