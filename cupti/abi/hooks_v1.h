@@ -108,7 +108,7 @@ struct convtrace_nccl_call {
   int size, rank, color;
   void* const* made;
   const int* devices;
-  const void* id; /* what all members were given alike */
+  const void* id; /* bytes that are equal for all members, as an ncclUniqueId */
   uint64_t id_bytes;
 };
 

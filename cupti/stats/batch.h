@@ -11,7 +11,7 @@
 
 namespace convtrace::stats {
 
-/// The host's side of a log: what is in it.
+/// The host's description of a log: its free places and the jobs that lie in it.
 struct Log {
   static constexpr uint32_t kMaxJobs = ManyBatch::kMaxTensors;
   uint64_t address = 0;  ///< device address of place 0

@@ -59,7 +59,7 @@ CUresult DeviceValues::copy(const stats::Layout& layout, CUdeviceptr to,
     return driver_.memcpy_dtod_async(to, reinterpret_cast<CUdeviceptr>(layout.data), layout.bytes(),
                                      stream);
   }
-  constexpr uint64_t kMostBlocks = 4096;  // of any GPU, several times over
+  constexpr uint64_t kMostBlocks = 4096;  // several times the resident blocks of any GPU
   constexpr uint64_t kBlockBytes = uint64_t{stats::kGatherThreads} * stats::kGroupBytes;
   stats::CopyJob job = stats::copy_job(layout, to);
   void* params[] = {&job};  // copied by the driver

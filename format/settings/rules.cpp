@@ -13,7 +13,7 @@ namespace {
 using format::Capture;
 
 constexpr std::string_view kCaptures[] = {"hash", "stats", "snapshot"};
-constexpr uint32_t kMaxParameter = 4096;  // of a CUDA kernel: 32764 bytes of parameters
+constexpr uint32_t kMaxParameter = 4096;  // a CUDA kernel has 32764 bytes of parameters
 
 /// Parsers of one key's value; each returns "" or the problem.
 

@@ -46,7 +46,7 @@ enum convtrace_message_kind {
 struct convtrace_message {
   uint16_t kind;
   uint16_t reserved;
-  uint32_t bytes; /* of the whole message, a multiple of 8 */
+  uint32_t bytes; /* size of the whole message, a multiple of 8 */
 };
 
 /// Requests the statistics or the hash of one tensor now. Enumerations have the values of
@@ -170,12 +170,12 @@ struct convtrace_flight {
   uint8_t written; /* begins: the call writes it; awaited: the program did meanwhile */
   uint8_t reserved[3];
   uint32_t scope, call, op, slot, version;
-  uint32_t line; /* of the program: "function (file:line)"; 0: none */
+  uint32_t line; /* the program's line: "function (file:line)"; 0: none */
   uint64_t data, bytes, storage, storage_base, storage_bytes; /* as in convtrace_op_operand */
 };
 
 struct convtrace_kernel_param {
-  uint32_t slot;      /* of its values */
+  uint32_t slot;      /* slot of its values */
   uint8_t dtype;      /* DType of the memory that a pointer points to */
   uint8_t is_pointer; /* 0: a number, or an unknown type */
   uint8_t reserved[2];

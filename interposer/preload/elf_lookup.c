@@ -21,7 +21,7 @@ struct search {
   const char* symbol;
   int past_self;
   convtrace_function found;
-  char path[PATH_MAX]; /* of the object in which it was found */
+  char path[PATH_MAX]; /* path of the object in which it was found */
 };
 
 static int covers(const struct dl_phdr_info* info, uintptr_t address) {

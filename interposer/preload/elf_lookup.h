@@ -28,7 +28,7 @@ convtrace_function convtrace_find_in(const char* object, const char* symbol);
 
 /// A loaded object.
 struct convtrace_object {
-  uintptr_t begin, end; /* of its memory */
+  uintptr_t begin, end; /* range of its memory */
   int is_behind;        /* it comes after this one in load order */
 };
 

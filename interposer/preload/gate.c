@@ -15,7 +15,7 @@ struct entry {
   const char* name;
   convtrace_function wrapper;
   _Atomic(convtrace_function) real; /* null: no driver, or one without it */
-  const char* missing;              /* what a failed dlsym complains about */
+  const char* missing;              /* the name in dlerror after a failed dlsym */
 };
 
 static struct entry entries[kGatedCount] = {

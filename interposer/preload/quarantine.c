@@ -58,7 +58,7 @@ static size_t make_room(size_t bytes, struct block out[MOST_BLOCKS]) {
 
 void free_cpu(void* pointer) {
   static _Atomic(convtrace_function) cache;
-  static struct block out[MOST_BLOCKS]; /* of who is busy */
+  static struct block out[MOST_BLOCKS]; /* used by the thread that has set `busy` */
   free_cpu_fn next = (free_cpu_fn)atomic_load_explicit(&cache, memory_order_acquire);
   if (next == NULL) {
     next = (free_cpu_fn)convtrace_find_after_self(FREE_CPU);

@@ -38,7 +38,7 @@ requires(kHasExactSums<D>) class TileSums<D> {
   using Bits = typename E::Bits;
   using Words = Vector<uint32_t>;
   using Elements = Vector<std::make_signed_t<Bits>>;
-  /// So many vectors add up in lanes of twice an element's size.
+  /// The sum of 128 vectors fits lanes of twice an element's size.
   static constexpr uint32_t kRunBytes = 128 * kVectorBytes;
 
   /// Whole vectors, at most kRunBytes.

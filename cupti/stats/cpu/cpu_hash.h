@@ -46,7 +46,7 @@ struct RowKeys {
 constexpr RowKeys kRowKeys;
 constexpr uint64_t kRowFactor = hash_factor(kRowWords);
 
-/// Rows that share what is loaded of the powers, as far as there are registers.
+/// Rows that share the loaded powers; limited by the number of registers.
 constexpr uint32_t kRowsAtOnce = kVectorBytes == 64 ? 2 : 1;
 
 /// Parts of the powers of a vector's words.
@@ -78,7 +78,7 @@ struct RowSums {
   }
 #else
   static constexpr const uint32_t (&kShifts)[4] = kKeyShifts;
-  CONVTRACE_INLINE static U64s lower(U64s pairs) { return pairs; }  // of which products take it
+  CONVTRACE_INLINE static U64s lower(U64s pairs) { return pairs; }  // products ignore upper halves
   CONVTRACE_INLINE void add(U64s words, const VectorKeys& keys) {
     for (uint32_t part = 0; part < kKeyParts; ++part)
       of[part] += mul_low_halves(words, keys.of[part]);

@@ -177,7 +177,7 @@ void add_rows(const std::byte* data, uint32_t rows, Shift<D> shift, TileLanes<D>
               uint32_t bytes = kRowBytes) {
   constexpr uint32_t kUnit = kUnitBytes<D>;
   constexpr uint32_t kFourBytes = 4 * sizeof(typename Element<D>::Bits);
-  constexpr uint32_t kUnits = kWide / 4;  // of one vector
+  constexpr uint32_t kUnits = kWide / 4;  // units of one vector
   for (uint32_t unit = 0; unit < bytes / kUnit; unit += 2 * kUnits) {
     LaneSums<D, Shifted> a, b;
     a.read(lanes, unit * 4);

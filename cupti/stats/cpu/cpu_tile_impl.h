@@ -111,7 +111,7 @@ template <DType D>
 Shift<D> find_shift(const Layout& layout, TileExtent tile) {
   using Bits = typename Element<D>::Bits;
   if constexpr (!kHasShift<D>) return {};
-  Bits leading[kLeadingElements];  // of most tiles no other element is looked at
+  Bits leading[kLeadingElements];  // they decide the shift of most tiles
   const uint64_t known = tile.count < kLeadingElements ? tile.count : kLeadingElements;
   gather(layout, tile.first, known, reinterpret_cast<std::byte*>(leading));
   return shift_of<D>(tile.count, [&](uint64_t at) {

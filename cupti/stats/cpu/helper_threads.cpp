@@ -68,7 +68,7 @@ void HelperThreads::take_turns() noexcept {
 }
 
 void HelperThreads::help() noexcept {
-  const DefaultFloatingPoint scope;  // not what the thread that started us had set
+  const DefaultFloatingPoint scope;  // a new thread inherits the modes of the one that starts it
   uint32_t seen = 0;
   while (true) {
     calls_.wait(seen);

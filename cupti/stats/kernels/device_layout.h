@@ -112,7 +112,7 @@ struct CopyJob {
   DeviceDim dims[kMaxCopyDims];
 };
 
-/// The leading values follow in the memory behind it.
+/// The result of one tensor. Its leading values follow in memory.
 struct ResultSlot {
   Partial total;                          ///< combination of all tiles; hash_only: not set
   uint64_t range_hashes[kMaxHashRanges];  ///< as range_hash() gives them

@@ -1,5 +1,5 @@
-// Makes results of what the statistics kernel has left in a log, one block a tensor: tiles are merged to
-// groups by warps, groups by the block. stats_kernel.cu includes it.
+// Combines the tiles that the statistics kernel has left in a log into results, one block a tensor: warps
+// merge tiles into groups, the block merges groups. stats_kernel.cu includes it.
 
 #include "cupti/stats/kernels/block.h"
 #include "cupti/stats/tile/merge.h"

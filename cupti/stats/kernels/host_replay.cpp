@@ -33,8 +33,8 @@ bool translate_data(DeviceTensor& tensor, const DeviceDim* dims, const Translate
   return done;
 }
 
-/// Slots lie in one piece of memory, and a log's places, so that what is translated of it keeps their
-/// distances.
+/// Slots lie in one block of memory, and so do the places of a log: translating the first address of each
+/// block keeps the distances.
 bool translate_batch(ManyBatch& batch, const Translate& translate) {
   const uint64_t slots = batch.head.slots;
   uint32_t places = 0;

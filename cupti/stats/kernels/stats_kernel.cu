@@ -109,7 +109,7 @@ __device__ __forceinline__ Shift<D> find_shift(const TensorSource<D>& source, Ti
     return {};
   } else {
     using Bits = typename Element<D>::Bits;
-    __shared__ unsigned long long place;  // of the element in the tile
+    __shared__ unsigned long long place;  // index of the element in the tile
     __shared__ uint64_t element;
     constexpr unsigned long long kNone = ~0ULL, kZero = kNone - 1;
     if (threadIdx.x < kWarp) {
@@ -160,7 +160,7 @@ struct DeviceWarp {
   }
 };
 
-/// @return the totals of the warp, in its lane 0; what is summed for the sketch is in exchange().
+/// @return the totals of the warp, in its lane 0. The sums for the sketch are left in exchange().
 template <DType D, typename Sums>
 __device__ __forceinline__ ThreadTotals sum_tile(const TensorSource<D>& source, TileExtent tile,
                                                  Shift<D> shift, const Chunk& first) {
@@ -248,7 +248,7 @@ __device__ void gather_tile(const BlockInput& in, uint32_t variant, Partial& par
   }
   gather_with<D, false>(in, partial, record);
   if constexpr (kUnpacked<D>) {
-    __syncthreads();  // what threads exchange is used again
+    __syncthreads();  // the shared memory is used again
     gather_hash<DType::kU8>(in, partial);
   }
 }

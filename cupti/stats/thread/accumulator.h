@@ -43,7 +43,7 @@ struct NoHash {
   CONVTRACE_HD uint64_t sum() const { return 0; }
 };
 
-/// @return the chunk with zeros instead of what is not finite.
+/// @return the chunk with its NaNs and infinities replaced by zeros.
 template <DType D>
 CONVTRACE_HD Chunk finite_part(const Chunk& chunk) {
   using E = Element<D>;
@@ -167,7 +167,7 @@ CONVTRACE_HD void close_tile(const ThreadTotals& totals, ShiftParts shift, uint6
     squares = partial.squares;
   }
   const double offset = div(deviations, n);
-  const double rest = fma(-offset, n, deviations);  // of the division, exact
+  const double rest = fma(-offset, n, deviations);  // remainder of the division, exact
   const double m2 = fma(-offset, rest, fma(-deviations, offset, squares));
   partial.moments = {n, shift.high, shift.low, offset, m2 < 0 ? 0 : m2};
 }

@@ -3,10 +3,10 @@
 /// The floating sums of f32 of one thread without arithmetic in f64: variant 1, for GPUs where f64
 /// is 32 or 64 times slower than f32.
 ///
-/// Each sum is a pair of f32 numbers: the sum, and what its additions have rounded off. Products
-/// and deviations are taken with what they round off, too. f32 has no room for squares of very
-/// large and very small values, so values are scaled by a power of two, which is raised when a
-/// larger value comes: what becomes too small by that is below 2^-60 of the largest.
+/// Each sum is a pair of f32 numbers: the sum and its accumulated rounding error. Products and
+/// deviations are computed with their rounding errors, too. The range of f32 does not hold the squares of
+/// very large and very small values, so values are scaled by a power of two, which grows with the largest
+/// value. Values that underflow by that are below 2^-60 of the largest.
 ///
 /// Accuracy: a pair has 48 bits; a sum of m values is off by at most m^2 * 2^-48 of the sum of
 ///           magnitudes, m = elements of a tile / 64, and typically by 2^-45. Tested to 1e-9 on the

@@ -99,7 +99,7 @@ struct Tally {
   /// @param smallest  magnitude. @return the least one but zero, less one.
   CONVTRACE_HD Magnitude count_f4(const Chunk& chunk, Magnitude smallest) {
     constexpr uint32_t kOnes = 0x01010101, kSigns = 0x80 * kOnes;
-    constexpr uint32_t kLeast = 0x10;                                  // of magnitudes but zero
+    constexpr uint32_t kLeast = 0x10;                                  // least magnitude but zero
     uint32_t some = 0, normal = 0, largest = 0, signs = 0, minus = 0;  // bytes, at most 16
     CONVTRACE_UNROLLED
     for (const Group& group : chunk.group) {

@@ -5,11 +5,11 @@
 ///
 /// A warp's load of a row is 512 bytes, 16 a lane. As the matrix A of mma.m16n8k32 they are 16 rows
 /// of 32 bytes: of the lanes 4g to 4g+3, which hold 64 consecutive bytes, the first and third words
-/// are row g, the second and fourth row g + 8. B has what each byte is multiplied by: byte i of the
-/// word that the lane 4g+t holds first counts 256^i y^(4t), of its third 256^i y^(4t+2), a residue
-/// that is written in 8 signed digits of base 256, a column a digit. So C has 8 sums for each row,
-/// exact in 32 bits for kKeyRows rows and more; what a row's place adds is the same factor for all
-/// of it and is multiplied at the end.
+/// are row g, the second and fourth row g + 8. B has the factor of each byte: 256^i y^(4t) for byte i of
+/// the first word of lane 4g+t, 256^i y^(4t+2) for that of its third word. A factor is a residue, written
+/// in 8 signed digits of base 256, one in each column. So C has 8 sums for each row, exact in 32 bits for
+/// kKeyRows rows and more. The factor of the row's position is common to the whole row and is applied at
+/// the end.
 ///
 /// Place:    accumulator.h.
 /// Threads:  all 32 of a warp call it together.
@@ -27,15 +27,15 @@ inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kKeyRows = 16;
 static_assert(kMinTileBytes % (kKeyRows * kRowBytes) == 0);
 
-/// @return what the sums of a lane are multiplied by: of the place of its rows in the tile's row and
-/// of its columns.
+/// @return the factor of a lane's sums, from the positions of its matrix rows in the tile's row and of
+/// its columns.
 CONVTRACE_HD constexpr uint64_t hash_lane_factor(uint32_t thread) {
   const uint32_t lane = thread % kWarp;
   const uint64_t words = thread / kWarp * (kWarp * kGroupBytes / kHashWordBytes) + lane / 4 * 16;
   return residue_product(hash_factor(words), uint64_t{1} << lane % 4 * 16);
 }
 
-/// The matrices B of kKeyRows rows as lanes hold them, and what a thread's sums are multiplied by.
+/// The matrices B of kKeyRows rows as lanes hold them, and the factor of each thread's sums.
 struct HashKeys {
   struct alignas(8) Fragment {
     uint32_t b[2];  ///< 4 digits each

@@ -51,7 +51,7 @@ struct Shift<D, false> {
   CONVTRACE_HD ShiftParts parts() const { return {mul(upper(value), 4294967296.0), lower(value)}; }
 };
 
-/// So many elements decide whether a tile's values lie on both sides of zero: one load of a warp.
+/// Number of elements that decide whether a tile's values lie on both sides of zero: one load of a warp.
 inline constexpr uint32_t kLeadingElements = 32;
 
 /// Signs of a tile's first elements, which decide its shift. Where they lie on both sides of zero the

@@ -12,7 +12,7 @@
 /// A changed word always changes the sum, since no word reaches p; an exchange of two unequal words
 /// does too, since y generates all residues. Other changes collide with probability 2^-64
 /// typically, and for n words of any content with n / p at worst over the choice of y. It is no
-/// defence against somebody who wants a collision.
+/// defence against intended collisions.
 ///
 /// Why a prime: modulo 2^64 the low bits of a polynomial hardly depend on positions. Why this y:
 /// the smallest generator from 2^64 / golden ratio on, so that changes of two neighbouring words by
@@ -58,7 +58,7 @@ CONVTRACE_HD constexpr uint64_t residue_power(uint64_t base, uint64_t exponent) 
   return power;
 }
 
-/// @return what the hash of words is multiplied by that stand behind `words` others.
+/// @return the factor of the hash of words that follow `words` others.
 CONVTRACE_HD constexpr uint64_t hash_factor(uint64_t words) {
   return residue_power(kHashBase, words);
 }
@@ -74,8 +74,8 @@ CONVTRACE_HD constexpr uint64_t concat_hashes(uint64_t bytes, uint32_t count, Ha
   return hash;
 }
 
-/// @return the sum of the ones above the words of `bytes` bytes: what the hash has beside the sum
-/// of the words.
+/// @return the contribution of the terms 256^r for `bytes` bytes: the hash is this plus the sum over the
+/// words.
 constexpr uint64_t hash_ones(uint64_t bytes) {
   // n whole words contribute 2^32 (y^n - 1) / (y - 1).
   constexpr uint64_t kFactor =

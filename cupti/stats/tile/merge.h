@@ -23,14 +23,14 @@ class CommonMean {
   /// @param origin  of the first stretch that has values; of any, if none has.
   CONVTRACE_HD explicit CommonMean(const Moments& origin) : origin_(origin) {}
 
-  /// @return what a stretch adds to the first round.
+  /// @return the contribution of a range to the first round.
   [[nodiscard]] CONVTRACE_HD double share(const Moments& part) const {
     return mul(part.n, distance(part));
   }
   /// @param shares  of all stretches. @param n  values of all.
   CONVTRACE_HD void set(double shares, double n) { mean_ = n == 0 ? 0 : div(shares, n); }
 
-  /// @return what a stretch adds to the second round: its squared deviations from the mean.
+  /// @return the contribution of a range to the second round: its squared deviations from the mean.
   [[nodiscard]] CONVTRACE_HD double m2(const Moments& part) const {
     const double off = sub(distance(part), mean_);
     return part.n == 0 ? 0 : fma(mul(off, off), part.n, part.m2);

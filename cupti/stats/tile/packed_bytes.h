@@ -1,6 +1,6 @@
 #pragma once
 /// @file packed_bytes.h
-/// A device's operations on the bytes of a word, and what they mean, for the host.
+/// Operations on the bytes of a word: as a device's instructions, and as portable code for the host.
 ///
 /// Place:    device code and its host replay, which so runs the algorithms that are made of them.
 /// Source:   PTX ISA, "Data Movement and Conversion Instructions: prmt", "Integer Arithmetic

@@ -1,7 +1,7 @@
 #pragma once
 /// @file packed_halves.h
-/// Floats of 8 and 16 bits as the two halves of a register: a device's packed operations on them, and
-/// what they mean, for the host.
+/// Floats of 8 and 16 bits as the two halves of a register: packed operations on them as a device's
+/// instructions, and as portable code for the host.
 ///
 /// f8e5m2 is the upper byte of an f16. Floats of 8 bits with a shorter exponent are put into the bits
 /// of an f16 that is less by a power of two, in the same order: f8e4m3fn, whose NaN becomes a number

@@ -22,7 +22,7 @@ struct SketchSeeds {
   uint32_t places = 0x7F4A7C15;
 };
 
-/// So many steps of the generator at once: state * mul + add.
+/// Several steps of the generator at once: state * mul + add.
 struct SketchStep {
   uint32_t mul = 1;
   uint32_t add = 0;

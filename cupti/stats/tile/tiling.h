@@ -112,14 +112,15 @@ CONVTRACE_HD constexpr uint32_t hashed_ranges(const Tiling& tiling) {
 inline constexpr uint32_t kMaxTilesOfRange = kMaxTiles / kMaxHashRanges;
 static_assert(kMinRangeBytes / kMinTileBytes <= kMaxTilesOfRange);
 
-/// @return what the hash of a tile is multiplied by for each tile in front of it.
+/// @return the factor that each preceding tile contributes to the hash of a tile.
 CONVTRACE_HD constexpr uint64_t tile_factor(const Tiling& tiling) {
   return hash_factor(tiling.tile_bytes() / kHashWordBytes);
 }
 
-/// @param tile_hash  of tile i as if it were the first. @param factor  tile_factor(); not used if there
-/// is one tile. @return the same of a range. All hashes are loaded before one is used, and neighbours
-/// are joined first: a device waits for one load, and for three products in a row.
+/// @param tile_hash  returns the hash of tile i as if it were the first. @param factor  tile_factor(); not
+/// used if there is one tile. @return the hash of a range as if it were the first. All hashes are loaded
+/// before one is used, and neighbours are joined first: a device waits for one load, and for three
+/// products in a row.
 template <typename TileHash>
 CONVTRACE_HD uint64_t range_hash(const Tiling& tiling, uint32_t range, uint64_t factor,
                                  TileHash tile_hash) {

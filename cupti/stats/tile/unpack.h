@@ -16,8 +16,8 @@
 
 namespace convtrace::stats {
 
-/// @param bytes  two of memory, each in the lower half of a half of the word.
-/// @return what they become, in the same order.
+/// @param bytes  two bytes of memory, each in the lower half of a half of the word.
+/// @return the unpacked elements, in the same order.
 template <DType D>
 CONVTRACE_HD uint32_t unpack_halves(uint32_t bytes) {
   static_assert(kUnpacked<D>);

@@ -25,7 +25,8 @@ std::vector<uint8_t> PackedColumn::pack(size_t row_count) const {
   *to++ = static_cast<uint8_t>(width() | (dense ? wire::kPackedDense : 0));
   if (!dense) {
     size_t place = 0;
-    unsigned bits = 0;  // of the byte at `place`: in memory, each row would wait for a store
+    // The byte at `place`, in a register: in memory each row would wait for a store.
+    unsigned bits = 0;
     for (const Entry& entry : stored()) {
       bits = (entry.row / 8 == place ? bits : 0) | 1u << entry.row % 8;
       place = entry.row / 8;

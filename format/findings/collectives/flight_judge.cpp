@@ -10,8 +10,8 @@ namespace convtrace::judge {
 namespace {
 
 constexpr size_t kMostUses = 4096;
-constexpr size_t kMostTensors = 4096;   // of one op
-constexpr size_t kMostParameters = 64;  // of one module
+constexpr size_t kMostTensors = 4096;   // tensors of one op
+constexpr size_t kMostParameters = 64;  // parameters of one module
 
 bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;

@@ -44,7 +44,7 @@ void AliasJudge::on(const format::Op& event, Findings& findings) {
     case format::OpMoment::kEnd:
       return on_end(event, findings);
     case format::OpMoment::kStack:
-      if (!event.slot) on_stack(event, findings);  // of an op, not of a launch or a tensor
+      if (!event.slot) on_stack(event, findings);  // with a slot: a launch's or a tensor's stack
       return;
     case format::OpMoment::kStorageDeath:
       return on_storage_dead(event, findings);

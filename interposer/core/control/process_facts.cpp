@@ -176,7 +176,7 @@ format::TraceMeta process_meta(const char* const* environment, bool with_environ
   meta.command_line = mask_secrets(read_command_line());
   meta.facts = numerics_switches(environment);
   if (with_environment) meta.facts.emplace_back("run.environment", hashed_environment(environment));
-  std::error_code ignored;  // of a directory that was removed
+  std::error_code ignored;  // set where the directory was removed
   const std::string directory = std::filesystem::current_path(ignored).string();
   if (!directory.empty()) meta.facts.emplace_back("run.directory", directory);
   return meta;

@@ -46,7 +46,7 @@ struct Reader {
   PythonLayout layout;
   uint64_t (*state)() = nullptr;            // PyGILState_GetThisThreadState
   uint64_t interpreter = 0, behind_it = 0;  // its code
-  std::string own_folder;                   // of the observer
+  std::string own_folder;                   // folder of the observer
   Mutex mutex;
   std::unordered_map<Place, uint32_t, HashOfPlace> places CONVTRACE_GUARDED_BY(mutex);
   std::deque<std::string> texts CONVTRACE_GUARDED_BY(mutex){"(convtrace)"};

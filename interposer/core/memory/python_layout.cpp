@@ -14,8 +14,8 @@ constexpr size_t kWord = sizeof(uint64_t);
 constexpr size_t kStateWords = 64, kFrameWords = 16, kCodeWords = 40;
 constexpr uint64_t kTags = 7;  // low bits, which a reference on the stack may carry
 constexpr size_t kFewest = 3;  // frames by which two places cannot be mistaken for each other
-constexpr size_t kLength = 2 * kWord;  // of a text and of bytes, behind count and type
-constexpr size_t kBytes = 4 * kWord;   // of the first byte: behind the length and a hash
+constexpr size_t kLength = 2 * kWord;  // offset of the length in a str and a bytes object
+constexpr size_t kBytes = 4 * kWord;   // offset of the first byte in a bytes object
 constexpr size_t kMostCharacters = 4096;
 constexpr size_t kMostLines = size_t{1} << 20;
 

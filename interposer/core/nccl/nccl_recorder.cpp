@@ -141,7 +141,7 @@ void NcclRecorder::transfer(const convtrace_nccl_call& call) {
   if (!known.position.capture || !deps_.names.wants(known.position.place.scope)) return;
   Call place = known;
   place.occurrence = count_at(known.position.place, known.position.step, op);
-  deps_.journal.apply_reports();  // of the blocks that hold the tensors
+  deps_.journal.apply_reports();  // so that the blocks that hold the tensors are known
   if (elements.sent != 0) wish(place, "sent:0", call.send, elements.sent, group().sent);
   if (elements.received != 0)
     wish(place, "received:0", call.receive, elements.received, group().received);
