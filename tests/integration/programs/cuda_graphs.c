@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "interposer/abi/observer_abi.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/integration/programs/check.h"
+#include "tests/integration/programs/prepared.h"
 
 #define COUNT 16u
 #define BYTES (COUNT * sizeof(float))
@@ -122,11 +122,7 @@ int main(int argc, char** argv) {
   check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CUdeviceptr data = zeros();
   CUdeviceptr other = zeros();
-  if (argc > 2) {
-    const long ms = atol(argv[2]);
-    const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-  }
+  if (argc > 2) wait_until_prepared(1, atol(argv[2]));
   CUgraph graph = capture(stream, raise, twice, data);
   CUgraphExec exec = NULL;
   CUgraphNode nodes[8];

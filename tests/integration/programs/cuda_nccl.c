@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakenccl/fakenccl.h"
 #include "tests/integration/programs/check.h"
+#include "tests/integration/programs/prepared.h"
 
 #define RANKS 2
 #define COUNT 256u
@@ -102,14 +102,11 @@ static void set_up(void) {
   reset();
 }
 
-static void wait_a_while(void) {
-  const struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
-  nanosleep(&pause, NULL);
-}
+static void wait_a_while(unsigned count) { wait_until_prepared(count, pause_ms); }
 
 static void make_all(void) {
   good(api.ncclCommInitAll(comms, RANKS, NULL), "ncclCommInitAll");
-  wait_a_while();
+  wait_a_while(RANKS);
 }
 
 static void wait_for_all(void) {
@@ -229,7 +226,7 @@ static void communicators(void) {
     }
     good(api.ncclGroupEnd(), "ncclGroupEnd");
   }
-  wait_a_while();
+  wait_a_while(RANKS);
   EACH_RANK(api.ncclCommSplit(comms[r], 0, RANKS - r, &parts[r], NULL)); /* ranks the other way */
   EACH_RANK(api.ncclCommSplit(comms[r], r == 0 ? 5 : -1, 0, &alone[r], NULL));
   good(ncclCommShrink(comms[1], (int[]){0}, 1, &shrunk, NULL, 0), "ncclCommShrink");
@@ -251,7 +248,7 @@ static void handles(void) {
     good(ncclGetUniqueId(&id), "ncclGetUniqueId");
     use(0);
     good(api.ncclCommInitRank(&comms[0], 1, id, 0), "ncclCommInitRank");
-    if (k == 0) wait_a_while();
+    if (k == 0) wait_a_while(1);
     if (k > 0 && comms[0] != before) printf("another handle\n");
     for (int n = 0; n <= k; ++n)
       good(api.ncclAllReduce(in(0), out(0), COUNT, ncclFloat32, ncclSum, comms[0], streams[0]),
@@ -271,7 +268,7 @@ static void capture(void) {
   good(ncclGetUniqueId(&id), "ncclGetUniqueId");
   use(0);
   good(api.ncclCommInitRank(&comms[0], 1, id, 0), "ncclCommInitRank");
-  wait_a_while();
+  wait_a_while(1);
   good(api.ncclAllReduce(in(0), out(0), COUNT, ncclFloat32, ncclSum, comms[0], streams[0]),
        "ncclAllReduce");
   check(cuStreamSynchronize(streams[0]), "cuStreamSynchronize");
@@ -305,7 +302,7 @@ static void nonblocking(void) {
   good(ncclGetUniqueId(&id), "ncclGetUniqueId");
   use(0);
   good(api.ncclCommInitRank(&comms[0], 1, id, 0), "ncclCommInitRank");
-  wait_a_while();
+  wait_a_while(1);
   printf("%d\n",
          api.ncclAllReduce(in(0), out(0), COUNT, ncclFloat32, ncclSum, comms[0], streams[0]));
   good(ncclCommGetAsyncError(comms[0], &error), "ncclCommGetAsyncError");
@@ -323,7 +320,7 @@ static void oddities(void) {
   use(0);
   good(ncclCommInitRankScalable(&comms[0], 1, 0, 2, ids, NULL), "ncclCommInitRankScalable");
   good(ncclCommInitRankConfig(&comms[1], 1, ids[0], 0, NULL), "ncclCommInitRankConfig");
-  wait_a_while();
+  wait_a_while(1);
   good(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, 1, comms[0]), "ncclRedOpCreatePreMulSum");
   good(api.ncclAllReduce(in(0), out(0), COUNT, ncclFloat32, op, comms[0], streams[0]),
        "ncclAllReduce");
@@ -353,7 +350,7 @@ static void* call_often(void* argument) {
   use(rank);
   good(ncclGetUniqueId(&id), "ncclGetUniqueId");
   good(api.ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-  wait_a_while();
+  wait_a_while(RANKS);
   for (int i = 0; i < CALLS; ++i)
     good(api.ncclAllReduce(in(rank), out(rank), COUNT, ncclFloat32, ncclSum, comm, streams[rank]),
          "ncclAllReduce");

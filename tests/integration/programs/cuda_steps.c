@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/integration/programs/check.h"
+#include "tests/integration/programs/prepared.h"
 
 #define COUNT 1024u
 #define BYTES (COUNT * sizeof(float))
@@ -142,11 +142,7 @@ int main(int argc, char** argv) {
   const CUdeviceptr a = allocate();
   const CUdeviceptr b = allocate();
   const CUdeviceptr c = allocate();
-  if (argc > 2) {
-    const long ms = atol(argv[2]);
-    const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-  }
+  if (argc > 2) wait_until_prepared(1, atol(argv[2]));
   unsigned count = COUNT;
   launch("_Z4iotaPfj", (void*[]){(void*)&a, &count});
   fill(b, 2);
