@@ -1,5 +1,6 @@
 #include "tools/common/child.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,8 +9,6 @@
 
 #include <cstdlib>
 #include <sstream>
-
-#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 namespace {
@@ -78,6 +77,14 @@ std::optional<std::string> answer_of(const std::vector<std::string>& words,
   }
   if (!whole || status != 0) return std::nullopt;
   return text;
+}
+
+int execute(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  return errno;
 }
 
 }  // namespace convtrace::tools

@@ -1,6 +1,6 @@
 #pragma once
 /// @file child.h
-/// Runs a program for its output, for a limited time; finds a program in PATH.
+/// Finds a program in PATH, runs one for its output, for a limited time, or becomes it.
 
 #include <chrono>
 #include <filesystem>
@@ -18,5 +18,10 @@ namespace convtrace::tools {
 /// killed.
 [[nodiscard]] std::optional<std::string> answer_of(const std::vector<std::string>& words,
                                                    std::chrono::milliseconds limit);
+
+/// Replaces this process by the program words[0], found as a shell finds it.
+/// @pre words is not empty. @return errno, if the program could not be started; else it does not
+/// return.
+[[nodiscard]] int execute(const std::vector<std::string>& words);
 
 }  // namespace convtrace::tools

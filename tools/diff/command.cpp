@@ -15,10 +15,7 @@
 #include "tools/diff/ranks/diff.h"
 #include "tools/diff/ranks/part_file.h"
 #include "tools/diff/read/progress.h"
-#include "tools/diff/report/report_csv.h"
-#include "tools/diff/report/report_json.h"
-#include "tools/diff/report/report_junit.h"
-#include "tools/diff/report/report_text.h"
+#include "tools/diff/report/reports.h"
 #include "tools/report/outputs.h"
 #include "tools/trace/names/map_file.h"
 

@@ -13,6 +13,9 @@
 
 namespace convtrace::diff {
 
+/// The style of all pages, from report.css.
+extern const char* const kPageStyle;
+
 class Markup {
  public:
   explicit Markup(std::ostream& out) : out_(out) {}

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tools/trace/names/fused_names.h"
 #include "tools/trace/names/renames.h"
 #include "tools/weights/weights.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tools/diff/cause/finding_cause.h"
+#include "tools/diff/cause/rules.h"
 #include "tools/trace/flow/made_by.h"
 #include "tools/trace/flow/nan_stories.h"
 

@@ -3,8 +3,7 @@
 #include <sstream>
 
 #include "tests/unit/tools/diff_compared.h"
-#include "tools/diff/report/report_json.h"
-#include "tools/diff/report/report_text.h"
+#include "tools/diff/report/reports.h"
 
 namespace convtrace::test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tools/diff_compared.h"
 #include "tools/diff/ranks/part_file.h"
-#include "tools/diff/report/report_json.h"
+#include "tools/diff/report/reports.h"
 
 namespace convtrace::test {
 namespace {

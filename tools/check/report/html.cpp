@@ -5,7 +5,6 @@
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/report/markup.h"
-#include "tools/report/page_style.h"
 
 namespace convtrace::check {
 namespace {

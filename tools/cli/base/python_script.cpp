@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "tools/cli/base/tree.h"
+#include "tools/common/child.h"
 #include "tools/common/complaints.h"
-#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 

@@ -19,9 +19,9 @@
 #include "tools/cli/base/tree.h"
 #include "tools/cli/run/repeat_advice.h"
 #include "tools/cli/run/run.h"
+#include "tools/common/child.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
-#include "tools/common/execute.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
 

@@ -20,7 +20,6 @@
 #include "tools/common/child.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
-#include "tools/common/execute.h"
 
 namespace convtrace::tools {
 namespace {

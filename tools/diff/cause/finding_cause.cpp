@@ -1,4 +1,4 @@
-#include "tools/diff/cause/finding_cause.h"
+#include "tools/diff/cause/rules.h"
 
 #include <algorithm>
 #include <tuple>

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "tools/common/text.h"
-#include "tools/diff/cause/finding_cause.h"
 #include "tools/diff/compare/factor.h"
 #include "tools/diff/model/name_pattern.h"
 

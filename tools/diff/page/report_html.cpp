@@ -7,14 +7,15 @@
 #include "tools/common/text.h"
 #include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/facts/excuses.h"
-#include "tools/diff/page/page_script.h"
 #include "tools/diff/page/root_section.h"
-#include "tools/diff/report/report_json.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/diff/report/reports.h"
 #include "tools/report/markup.h"
-#include "tools/report/page_style.h"
 
 namespace convtrace::diff {
+
+extern const char* const kPageScript;  // of page/*.js, made by CMake
+
 namespace {
 
 using tools::escape_markup;

@@ -1,4 +1,4 @@
-#include "tools/diff/report/report_csv.h"
+#include "tools/diff/report/reports.h"
 
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-#include "tools/diff/report/report_junit.h"
+#include "tools/diff/report/reports.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "tools/diff/report/report_text.h"
+#include "tools/diff/report/reports.h"
 
 #include <algorithm>
 #include <string>

@@ -1,14 +1,81 @@
 #include "tools/diff/shown/shown_causes.h"
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 
-#include "tools/diff/shown/first_numbers.h"
+#include "tools/common/element.h"
+#include "tools/common/text.h"
+#include "tools/diff/align/align.h"
+#include "tools/diff/compare/compare.h"
+#include "tools/diff/shown/shown_cause.h"
 
 namespace convtrace::diff {
 namespace {
 
 bool is_behind_loss(const ValueRecord& record) {
   return record.key.phase == format::Phase::kBackward || is_parameter_gradient(record.kind);
+}
+
+constexpr double kSigmas = 4;      // of a deviation, whose own is 1/sqrt(2 n) of it
+constexpr double kOfShape = 0.6;   // deviation of shape() times sqrt(n)
+constexpr double kLeastOwn = 0.5;  // of two norms that are added up, to be no disturbed copy
+constexpr double kEqual = 1e-12;   // rearranged: of sums that are added in another order
+
+struct Kind {
+  bool fits = false;
+  double apart = 0, expected = 0;  ///< squares of distances
+};
+
+/// Two weights of more elements than are stored as they are.
+Kind kind_of(const ValueView& base, const ValueView& cand) {
+  const format::Stats &a = base.record.stats, &b = cand.record.stats;
+  const double n = static_cast<double>(a.count);
+  const double larger = std::max(a.std, b.std);
+  const auto shape =
+      [&](const ValueRecord& record) {  // 0.87 of uniform numbers, 0.80 of normal ones
+        return tools::wide_as_double(record.dtype, record.stats.l1) / (n * record.stats.std);
+      };
+  const bool alike =
+      std::abs(a.std - b.std) <= kSigmas * larger / std::sqrt(2 * n) &&
+      std::abs(shape(base.record) - shape(cand.record)) <= kSigmas * kOfShape / std::sqrt(n) &&
+      std::abs(a.l2 - b.l2) > kEqual * std::max(a.l2, b.l2);
+  const Apart apart = measure(base, cand);
+  const double distance = apart.rms * apart.size, means = a.mean - b.mean;
+  return {larger > 0 && alike, distance * distance,
+          n * (a.std * a.std + b.std * b.std + means * means)};
+}
+
+/// Tells whether the weights that two runs begin with are other random numbers of one kind: drawn with
+/// another seed, or behind other draws. It is shown where the deviations of each weight that differs
+/// agree within what the number of its elements leaves to chance, and the two are as far apart as
+/// numbers that have nothing to do with each other. Weights that are scaled, disturbed, rearranged or
+/// initialised by another rule are not.
+/// @param matches  of the first common step.
+std::optional<ShownCause> drawn_otherwise(const StepRecords& base, const StepRecords& cand,
+                                          std::span<const Match> matches) {
+  uint64_t count = 0;
+  Kind all;
+  for (const Match& match : matches) {
+    const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
+    if (!is_first_weight(a) || a.stats.hash == b.stats.hash) continue;
+    if (a.stats.count != b.stats.count || a.dtype != b.dtype) return std::nullopt;
+    if (!a.stats.sketch.is_known() || !b.stats.sketch.is_known()) continue;  // too few elements
+    const Kind one = kind_of(view(base, a), view(cand, b));
+    if (!one.fits) return std::nullopt;
+    all.apart += one.apart;
+    all.expected += one.expected;
+    ++count;
+  }
+  if (count == 0 || all.apart < kLeastOwn * all.expected) return std::nullopt;
+  return ShownCause{
+      "seed",
+      "the first weights are other random numbers of the same kind: another seed, or numbers that "
+      "one run alone drew before them",
+      {tools::counted(count, "weight") + " of as large deviations have nothing in common"},
+      false};
 }
 
 }  // namespace

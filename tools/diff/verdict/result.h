@@ -155,7 +155,7 @@ struct UpdateCount {
   uint64_t wrong = 0, all = 0;
 };
 
-/// The candidate over the baseline, where all calls of a place have one ratio (scalar_factor.h).
+/// The candidate over the baseline, where all calls of a place have one ratio (root.cpp).
 struct ScalarFactor {
   double value = 1;
   uint64_t calls = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <tuple>
@@ -14,7 +15,7 @@
 #include "tools/diff/compare/factor.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
-#include "tools/diff/verdict/scalar_factor.h"
+#include "tools/diff/verdict/step_pair.h"
 
 namespace convtrace::diff {
 namespace {
@@ -195,6 +196,51 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
     if (&pair.base_of(m) != named) continue;
     root.made_of_equal = is_made_of_equal(root, flow_of(pair, m, std::nullopt, reporter));
   }
+}
+
+/// How far ratios of rounded numbers may be apart, in units of the coarser type's roundoff, and the
+/// least that is told as a factor, as of tensors.
+constexpr double kRoundings = 8, kLeast = 1e-3;
+
+bool is_scalar(const ValueRecord& record) {
+  return record.capture != format::Capture::kHash && record.stats.count == 1 &&
+         std::isfinite(record.stats.mean);
+}
+
+/// What two calls of one place have in common.
+RecordKey place_of(const ValueRecord& record) {
+  RecordKey key = record.key;
+  key.call = key.occurrence = 0;
+  return key;
+}
+
+/// Finds by what the candidate multiplies the scalars of one place: losses 8 times as large. A single pair of
+/// numbers always has a ratio, so it says nothing; several pairs that have one ratio do. Of larger
+/// tensors compare/factor.h tells it.
+/// @return nullopt if the match is no scalar, or has no other call in its step, or two of the calls
+/// have other ratios, or the ratio is one.
+std::optional<ScalarFactor> scalar_factor(const StepPair& pair, uint32_t match) {
+  const ValueRecord& root = pair.base_of(match);
+  if (!is_scalar(root) || !is_scalar(pair.cand_of(match))) return std::nullopt;
+  const RecordKey place = place_of(root);
+  double least = 0, largest = 0;
+  ScalarFactor found;
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord &base = pair.base_of(m), &cand = pair.cand_of(m);
+    if (place_of(base) != place) continue;
+    if (!is_scalar(base) || !is_scalar(cand) || base.stats.mean == 0) return std::nullopt;
+    const double ratio = cand.stats.mean / base.stats.mean;
+    least = found.calls == 0 ? ratio : std::min(least, ratio);
+    largest = found.calls == 0 ? ratio : std::max(largest, ratio);
+    if (m == match) found.value = ratio;
+    ++found.calls;
+  }
+  const double roundoff =
+      std::max(unit_roundoff(root.dtype), unit_roundoff(pair.cand_of(match).dtype));
+  if (found.calls < 2 || largest - least > kRoundings * roundoff * std::abs(found.value) ||
+      std::abs(found.value - 1) < std::max(kLeast, kRoundings * roundoff))
+    return std::nullopt;
+  return found;
 }
 
 }  // namespace

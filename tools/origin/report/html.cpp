@@ -6,7 +6,6 @@
 #include "tools/origin/model/rank_text.h"
 #include "tools/origin/report/reports.h"
 #include "tools/report/markup.h"
-#include "tools/report/page_style.h"
 
 namespace convtrace::origin {
 namespace {

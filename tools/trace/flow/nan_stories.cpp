@@ -72,7 +72,7 @@ class Stretches {
 };
 
 /// Whether a value that is not finite makes the step worthless.
-bool counts(size_t i, const Passed& value, const Stretches& calls, const Definitions& names) {
+bool counts(size_t i, const Passed& value, const Stretches& calls) {
   switch (value.kind) {
     case Role::kGradient:
     case Role::kUnclipped:
@@ -147,7 +147,7 @@ std::vector<NanStory> NanStories::see(std::span<const Passed> step) {
   if (all.empty() && !data) return told;
   const Stretches calls(step, *this, names_);
   const auto reached =
-      std::ranges::find_if(all, [&](size_t i) { return counts(i, step[i], calls, names_); });
+      std::ranges::find_if(all, [&](size_t i) { return counts(i, step[i], calls); });
   found_ = reached != all.end();
   if (data && (found_ || !missing_))
     told.push_back({.kind = found_ ? Kind::kFromData : Kind::kMissing, .value = *data});

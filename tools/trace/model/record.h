@@ -75,7 +75,7 @@ struct KeyHash {
   size_t operator()(const LaunchKey& key) const noexcept;
 };
 
-/// The one rank that holds what the other run has nowhere, as far as one stands out (odd_rank.h).
+/// The one rank that holds what the other run has nowhere, as far as one stands out (whole_values.cpp).
 struct OddRank {
   uint32_t rank = 0;
   double by = 0;    ///< how far from the other run's value, relative; infinite: certainly

@@ -4,10 +4,12 @@
 ///
 /// Threads:  pure functions.
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convtrace::diff {
 
@@ -24,5 +26,16 @@ struct ScopeRename {
 /// @return the baseline's path of a module, by the first rule that applies; nullopt: none does.
 [[nodiscard]] std::optional<std::string> path_in_base(std::string_view cand,
                                                       std::span<const ScopeRename> rules);
+
+/// Modules that one program has as one and another as several beside each other.
+/// By the name of the one, without its path, the names of the several: "qkv_proj" of "q_proj",
+/// "k_proj" and "v_proj".
+using FusedNames = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+/// The names that frameworks give to what they fuse.
+[[nodiscard]] FusedNames usual_fused_names();
+
+/// @return the path of a module beside the one at `path`.
+[[nodiscard]] std::string beside(std::string_view path, std::string_view name);
 
 }  // namespace convtrace::diff

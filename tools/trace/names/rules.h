@@ -9,7 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "tools/trace/names/fused_names.h"
 #include "tools/trace/names/renames.h"
 #include "tools/trace/names/tolerance.h"
 

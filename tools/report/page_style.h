@@ -1,9 +1,0 @@
-#pragma once
-/// @file page_style.h
-/// The style of all HTML reports, from report.css.
-
-namespace convtrace::diff {
-
-extern const char* const kPageStyle;
-
-}  // namespace convtrace::diff
