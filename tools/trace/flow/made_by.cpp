@@ -109,7 +109,7 @@ class Search {
     });
   }
 
-  /// What the receiver returned in the forward pass, by which the gradient came to it.
+  /// The value that the receiver returned in the forward pass, by which the gradient came to it.
   void find_outputs() {
     const Passed& receiver = at(gradient_);
     const uint32_t number = number_of(names_.text(receiver.slot));
@@ -123,7 +123,7 @@ class Search {
           names_.text(one.op) == op && number_of(names_.text(one.slot)) == number)
         outputs_.push_back(i);
     }
-    // Of several calls of an op in one call of a module nothing says which.
+    // Nothing says which of several calls of an op in one call of a module it is.
     if (receiver.op && outputs_.size() > 1) outputs_.clear();
   }
 
@@ -146,8 +146,8 @@ class Search {
     });
   }
 
-  /// Of a call: what came to its backward. Of an op that returned the gradient of what it took as
-  /// `input` in good health: kBad, since what is wrong with the sum is not its part.
+  /// @return the health of what came to a call's backward. For an op that returned the gradient of what
+  /// it took as `input` in good health: kBad, since what is wrong with the sum is not its part.
   [[nodiscard]] Health health_of(const Passed& input) const {
     Health found = Health::kNotKnown;
     const uint32_t number = number_of(names_.text(input.slot));
@@ -182,7 +182,7 @@ class Search {
       drop([&](size_t i) { return !at(i).op && health_of(at(i)) == Health::kNotKnown; });
   }
 
-  /// Whether code of a module's own, in no module or op that was recorded, computes something: an
+  /// @return whether code of a module's own, in no module or op that was recorded, computes something: an
   /// input inside it, or its output, is a value that nobody recorded before.
   [[nodiscard]] bool computes(const Passed& module) const {
     for (size_t i = 0; i < gradient_; ++i) {
@@ -194,7 +194,7 @@ class Search {
     }
     return false;
   }
-  /// Whether a module or an op is called by the code of a module, and not by one inside it.
+  /// @return whether a module or an op is called by the code of a module, and not by one inside it.
   [[nodiscard]] bool is_called_by(const Passed& one, const Passed& module) const {
     if (!lies_in(one, module)) return false;
     if (one.op) return one.place.scope == module.place.scope;
@@ -319,7 +319,7 @@ class Search {
   std::unordered_map<uint64_t, size_t> first_;  ///< inputs and outputs, by memory and by bytes
 };
 
-/// What an op's backward was given, where that is not known to be good: then who made it is asked.
+/// The gradient that an op's backward was given, where that is not known to be good: then who made it is asked.
 std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
                                const HealthOf& health) {
   for (size_t i = result; i-- > 0;) {
@@ -330,7 +330,7 @@ std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
   return std::nullopt;
 }
 
-/// Whether calls of a compiled region's backward are recorded: what it fused is not, so that the
+/// @return whether calls of a compiled region's backward are recorded: what it fused is not, so that the
 /// order of the others says nothing.
 bool has_compiled_backward(std::span<const Passed> step) {
   return std::ranges::any_of(step, [](const Passed& one) {

@@ -3,9 +3,9 @@
 /// Says whose backward made a gradient. The gradient of a module's output is recorded at the module,
 /// which only receives it: it was made by the backward of what took the output in the forward pass.
 ///
-/// What an op's backward returned was made by that op, unless another one wrote what it keeps.
+/// A result of an op's backward was made by that op, unless another one wrote what it keeps.
 ///
-/// What is known of that, best first: the backward of an op returned this very value; it wrote the
+/// The evidence for that, best first: the backward of an op returned this very value; it wrote the
 /// gradient that it was given, which goes to others, too; a module or an
 /// op took the output as an input (the same memory in the same state, else equal bytes); nobody
 /// recorded did, so code between modules took it, whose result the next call or the module around
@@ -61,7 +61,7 @@ struct MadeBy {
   [[nodiscard]] std::optional<Maker> place() const;
 };
 
-/// What is known of a gradient: whether it is as it should be.
+/// A gradient is as it should be, or is not.
 enum class Health : uint8_t { kNotKnown, kGood, kBad };
 using HealthOf = std::function<Health(size_t)>;  ///< by index
 

@@ -71,7 +71,7 @@ class Stretches {
   std::vector<Stretch> all_;
 };
 
-/// Whether a value that is not finite makes the step worthless.
+/// @return whether a value that is not finite makes the step worthless.
 bool counts(size_t i, const Passed& value, const Stretches& calls) {
   switch (value.kind) {
     case Role::kGradient:

@@ -7,7 +7,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Whether the record is a result, or what an op left of an operand.
+/// @return whether the record is a result, or what an op left of an operand.
 bool is_written(const Passed& one, std::string_view slot) {
   return one.kind == Role::kOutput || one.kind == Role::kGradInput ||
          !format::operand_before(slot).empty();
@@ -15,8 +15,8 @@ bool is_written(const Passed& one, std::string_view slot) {
 
 }  // namespace
 
-/// What the op of a backward keeps (`saved:0`) was recorded behind its forward, too. If it has other
-/// bytes, who had them there first?
+/// The values that the op of a backward keeps (`saved:0`) were recorded behind its forward, too. If they
+/// have other bytes there, the first one that wrote those bytes is the maker.
 std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
                                      const format::Definitions& names) {
   const std::string_view op = format::forward_name(names.text(step[result].op));

@@ -24,7 +24,7 @@ struct Passed {
   format::ValueId value{};
   uint64_t bytes = 0;
 
-  /// Whether a module has it and no op or kernel inside.
+  /// @return whether a module has it and no op or kernel inside.
   [[nodiscard]] bool of_module() const { return !op && !of_kernel; }
 };
 

@@ -66,7 +66,7 @@ struct StepRecords;
 /// @return the path of what a module holds: "fc1.weight", or the name alone for the root module.
 [[nodiscard]] std::string path_in(std::string_view module, std::string_view name);
 
-/// Whether a module lies inside another one, by their paths.
+/// @return whether a module lies inside another one, by their paths.
 [[nodiscard]] bool is_inside(std::string_view path, std::string_view outer);
 
 /// Hashes the fields of RecordKey and LaunchKey.

@@ -14,7 +14,7 @@
 
 namespace convtrace::diff {
 
-/// Whether any difference of bits counts. kAuto: it counts if nothing else differs between the runs
+/// Choice whether any difference of bits counts. kAuto: it counts if nothing else differs between the runs
 /// and they can repeat their bits.
 enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
 
@@ -35,7 +35,7 @@ struct DimensionRule {
   std::vector<size_t> order;  ///< numbers of the baseline's dimensions
 };
 
-/// Whether ranks are compared with ranks, or what all ranks of a run hold, put together. kAuto: put
+/// Choice whether ranks are compared with ranks, or what all ranks of a run hold, put together. kAuto: put
 /// together if the runs divide their work among ranks in two ways.
 enum class LayoutChoice : uint8_t { kAuto, kRanks, kWhole };
 
