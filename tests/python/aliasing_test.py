@@ -10,6 +10,8 @@ from preload_test import HERE, SHOW, ProgramTest, torch
 
 
 class Aliasing(ProgramTest):
+    shared = True
+
     def run_cases(self, which):
         """What a program printed without and with the preload, which must be the same, and its findings."""
         plain = self.run_program("aliasing.py", which, preload=False)

@@ -78,8 +78,11 @@ class HostTest(ProgramTest):
 
 
 class Objects(HostTest):
+    shared = True
+
     def test_a_program_finds_its_objects_as_they_are_without_us(self):
         """Weak references, attributes, hooks, counts of references, pickled and saved bytes, swaps, deaths."""
+        self.shared = False  # a program that begins as most do
         self.check_same("identity.py")
 
     def test_a_program_s_tensors_and_modes_are_asked_for_no_function_more(self):
@@ -94,6 +97,8 @@ class Objects(HostTest):
 
 
 class Tracebacks(HostTest):
+    shared = True
+
     def test_exceptions_show_no_frame_of_ours(self):
         # A collective that failed has no output to wait for.
         self.check_same("tracebacks.py", "errors", status=1, log=r"convtrace\[\d+\] W trace: CT-1106 .* 1 not recorded .*\n")
@@ -116,6 +121,8 @@ class Swapped(HostTest):
 
 
 class Legal(HostTest):
+    shared = True
+
     def test_values_that_cannot_be_read_are_counted_and_training_is_observed_on(self):
         traced = self.check_same("legal.py")
         trace, = self.traces()

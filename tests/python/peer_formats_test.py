@@ -13,6 +13,8 @@ from reader_test import TOOL
 
 
 class PeerFormats(ProgramTest):
+    shared = True
+
     def train(self, name, **settings):
         """Trains the LSTM. @return (its trace, {(step, phase, scope, slot): tensor})"""
         kept = os.path.join(self.folder, name + ".pt")

@@ -138,6 +138,8 @@ class ProgramTest(unittest.TestCase):
 class Models(ProgramTest):
     """Bits and statistics of one model after the other."""
 
+    shared = True
+
     def check_model(self, name):
         outputs = [os.path.join(self.folder, f) for f in ("plain.pt", "traced.pt")]
         plain = self.run_program("train.py", name, outputs[0], preload=False)
@@ -214,6 +216,8 @@ class Models(ProgramTest):
 
 class Snapshots(ProgramTest):
     """Values as they were, through the trace and out of it as .npy files."""
+
+    shared = True
 
     def setUp(self):
         super().setUp()
@@ -384,6 +388,8 @@ class Endings(ProgramTest):
 
 
 class Modes(ProgramTest):
+    shared = True
+
     def stats_of(self, says="", **settings):
         done = self.run_program("train.py", "lstm", "kept.pt", **settings)
         self.assertEqual(done.returncode, 0)
