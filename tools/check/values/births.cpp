@@ -25,7 +25,7 @@ namespace {
 using format::Phase;
 using Kind = diff::NanStory::Kind;
 
-diff::Passed passed_of(const Value& value, const format::Definitions& names) {
+diff::Passed passed_of(const Value& value) {
   return {.kind = value.role,
           .place = value.place,
           .slot = value.slot,
@@ -55,7 +55,7 @@ class Births : public Check {
     }
     if (!any) return;
     std::vector<diff::Passed> passed;
-    for (const Value& value : step.values) passed.push_back(passed_of(value, around.names));
+    for (const Value& value : step.values) passed.push_back(passed_of(value));
     for (const diff::NanStory& story : stories_->see(passed)) {
       if (story.kind == Kind::kEnds) {
         tell_note(step, around, step.values[story.value]);

@@ -2,7 +2,7 @@
 /// @file rank_part.h
 /// What the comparison of one rank's two traces found, before the ranks are joined.
 ///
-/// Place:     diff.cpp makes them, here or in another process (part_codec.h); joined.h joins them.
+/// Place:     diff.cpp makes them, here or in another process (part_file.h); joined.h joins them.
 /// Threads:   plain values.
 
 #include <cstdint>
