@@ -287,17 +287,19 @@ TEST_CASE("diff: a weight that is not trained is known from the first step", "[d
 }
 
 TEST_CASE("diff: what a collective sends is known by a record of the same memory", "[diff][root]") {
-  const auto run = [](double factor, uint64_t generation) {
+  const auto run = [](double factor, uint64_t generation, uint32_t writes = 0) {
     Run made = test::training();
+    made.tell(0, "fc1", "class", "torch.nn.modules.linear.Linear");
     Item& gradient = made.at(1, "fc1", "grad:weight");
     gradient.generation = 9;
+    gradient.version = writes;
+    scale(gradient, factor);
     Item sent = gradient;
     sent.phase = Phase::kCommunication;
     sent.scope = "";
     sent.slot = "sent:0";
     sent.op = "all_reduce";
     sent.generation = generation;
-    scale(sent, factor);
     made.items.insert(made.items.begin() + (&gradient - made.items.data()), sent);
     return made;
   };
@@ -310,6 +312,14 @@ TEST_CASE("diff: what a collective sends is known by a record of the same memory
   CHECK(diff::root_sentence(*found.root) ==
         "the gradient of fc1.weight differs here; the forward pass and the gradient of what its "
         "module gave out agree");
+  CHECK_FALSE(found.root->is_after_backward());
+  const DiffResult written = compared(run(1, 9), run(2, 9, 1));
+  CHECK(diff::headline(written).starts_with("DIVERGED at step 1, after backward, root module"));
+  CHECK(diff::root_sentence(*written.root) ==
+        "what the gradient is made of agrees; the candidate wrote to it 1 time more before the "
+        "optimizer got it");
+  REQUIRE(written.cause);
+  CHECK(written.cause->text.starts_with("the gradient of fc1.weight: the candidate wrote"));
   CHECK(compared(run(1, 8), run(2, 8)).root->known_as.empty());
   CHECK(compared(run(1, 0), run(2, 0)).root->known_as.empty());
   // Without the gradient of the module's output nothing is known of what it is made of.
@@ -318,4 +328,5 @@ TEST_CASE("diff: what a collective sends is known by a record of the same memory
   const DiffResult less = compared(base, cand);
   CHECK(less.root->known_as == "the gradient of fc1.weight");
   CHECK_FALSE(less.root->made_of_equal);
+  CHECK_FALSE(less.root->is_after_backward());
 }

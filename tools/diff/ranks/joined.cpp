@@ -250,7 +250,10 @@ void Joined::decide(bool allow_incomplete) {
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
     // A backward pass of the program's own, or of another version, may write in place itself.
-    if (!(*root)->code.qualified_class.starts_with("torch.") || has_entry("version.torch"))
+    const CodePlace made_in = (*root)->known_as.empty()
+                                  ? (*root)->code
+                                  : facts_.place_of((*root)->known_in, std::string());
+    if (!made_in.qualified_class.starts_with("torch.") || has_entry("version.torch"))
       (*root)->more_writes = 0;
     auto& calls = (*root)->region.calls;
     if (calls.empty() && (*root)->has_values()) {

@@ -72,7 +72,7 @@ CONVTRACE_PACKED(MadeBy, how, receiver, makers, around)
 CONVTRACE_PACKED(ShownCause, rule, text, evidence, is_certain)
 CONVTRACE_PACKED(RootReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y,
                  z, before, earlier, offset, written, known, made_of, factor, weights, inside,
-                 of_parameters, unclipped, writes, shown)
+                 of_parameters, unclipped, writes, shown, known_in)
 CONVTRACE_PACKED(RankReport, rank, values, root, received)
 CONVTRACE_PACKED(FindingReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
 CONVTRACE_PACKED(Findings, list, count, errors)

@@ -236,6 +236,7 @@ struct RootReport {
   std::vector<RecordReport> gradients;
   /// What the root's memory is, if no module has it: "the gradient of fc1.weight".
   std::string known_as;
+  std::string known_in;  ///< of a gradient: the path of that parameter's module
   /// Then, of a gradient: the forward pass and the gradient of its module's output were compared, and
   /// agree.
   bool made_of_equal = false;
@@ -283,7 +284,8 @@ struct RootReport {
                              [](const FlowStep& source) { return !source.by_order; });
 }
 
-/// Who wrote to the gradient: "the candidate wrote to it 1 time more before the optimizer got it".
+/// @return the run that wrote to the gradient, and how often: "the candidate wrote to it 1 time more
+/// before the optimizer got it".
 [[nodiscard]] std::string more_writes_text(const RootReport& root);
 
 struct RankReport {
