@@ -172,10 +172,10 @@ TEST_CASE("equal_steps: what is equal is not decoded, but for findings and losse
   auto a = open("a.ctrace"), b = open("b.ctrace");
   const uint64_t whole = a->file_bytes() + b->file_bytes();
   const diff::EqualSteps equal(*a, *b, false);
-  REQUIRE(equal.unread().size() == kSteps - 4);  // nor the last, which may be evaluation alone
+  REQUIRE(equal.unread().size() == kSteps - 5);  // nor the last, which may be evaluation alone
   CHECK(equal.is_read_once(0));  // it alone may have parameters that are not trained
   CHECK(equal.unread().front().values == 300);
-  CHECK(equal.taken(kDifferent - 2, diff::Side::kBase) == reader::kNoKinds);
+  CHECK(equal.taken(kDifferent - 3, diff::Side::kBase) == reader::kNoKinds);
   CHECK(equal.is_read_once(kDifferent - 1));  // it leads to the one that differs
   CHECK(equal.taken(kDifferent, diff::Side::kBase) ==
         reader::kKindSet<format::TensorStats, format::Op>);

@@ -52,12 +52,13 @@ EqualSteps::EqualSteps(const reader::TraceReader& base, const reader::TraceReade
     const StepSums* other = find_step(theirs, ours[i].step);
     return other != nullptr && ours[i] == *other;
   };
+  const auto differs = [&](size_t i) { return i < ours.size() && !is_same(i); };
   bool all_same = true;
   for (size_t i = 0; i < ours.size(); ++i) all_same &= is_same(i);
   for (size_t i = 0; i < ours.size(); ++i) {
     const StepSums& step = ours[i];
     const StepSums* other = find_step(theirs, step.step);
-    const bool same = is_same(i), leads_to_other = i + 1 < ours.size() && !is_same(i + 1);
+    const bool same = is_same(i), leads_to_other = differs(i + 1) || differs(i + 2);
     const bool has_first_weights = i == 0 && !all_same;
     const bool is_last = i + 1 == ours.size() && step.values > 0;  // it may be evaluation alone
     if (same && !every_value && !leads_to_other && !has_first_weights && !is_last) {

@@ -54,23 +54,29 @@ ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_lo
 
 void Gradients::take(const StepRecords& step, bool in_base) {
   OfRun& run = last_[in_base ? 0 : 1];
+  if (step.step != run.step + 1) run.last.clear();
   run.step = step.step;
-  run.sketches.clear();
   for (const ValueRecord& record : step.values)
     if (is_gradient(record) && record.kind == Role::kGradient)
-      run.sketches[parameter_key(record)] = record.stats.sketch;
+      run.last[parameter_key(record)] = {step.step, record.stats.sketch};
 }
 
-bool Gradients::adds_up(std::span<const Pair> pairs, bool in_base, uint32_t step) const {
-  const OfRun& last = last_[in_base ? 0 : 1];
-  if (last.step + 1 != step) return false;
-  return std::ranges::all_of(pairs, [&](const Pair& pair) {
-    const auto before = last.sketches.find(pair.parameter);
-    if (before == last.sketches.end() || !before->second.is_known()) return false;
+std::optional<uint32_t> Gradients::added_step(std::span<const Pair> pairs, bool in_base,
+                                              uint32_t step) const {
+  const OfRun& run = last_[in_base ? 0 : 1];
+  if (run.step + 1 != step) return std::nullopt;
+  std::optional<uint32_t> found;
+  for (const Pair& pair : pairs) {
+    const auto before = run.last.find(pair.parameter);
+    if (before == run.last.end() || !before->second.sketch.is_known()) return std::nullopt;
+    if (found.value_or(before->second.step) != before->second.step) return std::nullopt;
+    found = before->second.step;
     const format::Sketch& with = in_base ? *pair.base : *pair.cand;
-    const auto added = multiple_of(before->second, minus(with, in_base ? *pair.cand : *pair.base));
-    return added && added->is_one();
-  });
+    const auto added =
+        multiple_of(before->second.sketch, minus(with, in_base ? *pair.cand : *pair.base));
+    if (!added || !added->is_one()) return std::nullopt;
+  }
+  return found;
 }
 
 std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRecords& cand,
@@ -90,8 +96,9 @@ std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRec
   }
   if (pairs.empty()) return std::nullopt;
   for (const bool in_base : {false, true}) {
-    if (!adds_up(pairs, in_base, base.step)) continue;
-    const std::string before = std::to_string(base.step - 1), now = std::to_string(base.step);
+    const auto added = added_step(pairs, in_base, base.step);
+    if (!added) continue;
+    const std::string before = std::to_string(*added), now = std::to_string(base.step);
     const std::string other = run_name(!in_base);
     const std::string some =
         others.empty() ? "" : " of " + tools::counted(pairs.size(), "parameter");

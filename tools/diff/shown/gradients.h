@@ -1,7 +1,7 @@
 #pragma once
 /// @file gradients.h
-/// What the gradients of all parameters of a step show together: they are those of the other run and
-/// of the step before, or those of the other run times one number.
+/// Finds what the gradients of all parameters of a step have in common: they are the other run's and
+/// the run's own of an earlier step added up, or the other run's times one number.
 ///
 /// Place:    rank_diff.h, one of each rank.
 /// Memory:   a sketch for each parameter of each run.
@@ -34,9 +34,13 @@ class Gradients {
                                                bool behind_loss) const;
 
  private:
-  struct OfRun {
+  struct Gradient {
     uint32_t step = 0;
-    std::unordered_map<uint64_t, format::Sketch> sketches;  ///< by parameter_key()
+    format::Sketch sketch;
+  };
+  struct OfRun {
+    uint32_t step = 0;                              ///< the last one taken
+    std::unordered_map<uint64_t, Gradient> last{};  ///< by parameter_key(); no step behind is missing
   };
   struct Pair {
     uint64_t parameter = 0;
@@ -44,8 +48,10 @@ class Gradients {
     const format::Sketch* cand = nullptr;
   };
 
-  /// The gradients of one run are those of the other and its own of the step before.
-  [[nodiscard]] bool adds_up(std::span<const Pair> pairs, bool in_base, uint32_t step) const;
+  /// @return the step whose gradients, added to those of the other run, are those of one run. The
+  /// optimizer of a part of the model may pass over steps.
+  [[nodiscard]] std::optional<uint32_t> added_step(std::span<const Pair> pairs, bool in_base,
+                                                   uint32_t step) const;
 
   std::array<OfRun, 2> last_;  ///< the baseline's first
 };

@@ -109,6 +109,11 @@ void MovedData::begin(const StepRecords& base, const StepRecords& cand,
         a.key.call == first.key.call && place_of(a) == place_of(b))
       add(match);
   }
+  const auto rows = [](const StepRecords& step, uint32_t at) {
+    const auto shape = step.shape_of(step.values[at]);
+    return shape.empty() ? 0 : shape.front();
+  };
+  rows_ = {rows(base, root.base), rows(cand, root.cand)};
   what_ = std::move(what);
   root_step_ = base.step;
   open_ = true;
@@ -183,6 +188,11 @@ std::optional<ShownCause> MovedData::cause() const {
                                          " are equal"};
     if (moved->run > 1)
       evidence.push_back("so are those of the next " + tools::counted(moved->run - 1, "call"));
+    const uint64_t own = rows_[moved->in_base ? 0 : 1], left_out = rows_[moved->in_base ? 1 : 0];
+    if (moved->distance == 1 && left_out != 0 && left_out < own)
+      evidence.push_back(std::string("the ") + run_name(moved->in_base) + " leaves out a batch of " +
+                         tools::count_text(left_out) + " rows where the others have " +
+                         tools::count_text(own) + ", as drop_last does");
     return ShownCause{"other-data",
                       std::string("the ") + run_name(moved->in_base) + "'s data of " +
                           place(moved->own) + " are the " + run_name(!moved->in_base) + "'s of " +

@@ -89,6 +89,7 @@ class MovedData {
   std::array<OfRun, 2> runs_;  ///< the baseline's first
   std::vector<Item> items_;    ///< the root first
   std::string what_;
+  std::array<uint64_t, 2> rows_{};  ///< of the root's value, by run; 0: not known
   uint32_t root_step_ = 0;
   bool open_ = false;    ///< sums may agree later
   size_t compared_ = 0;  ///< calls
