@@ -12,6 +12,16 @@ namespace {
 using tools::escape_markup;
 using tools::quote_markup;
 
+/// The worst finding, so that the first screen answers what, where, why and what next.
+void write_lead(const Finding& finding, diff::Markup& out) {
+  out << "<div class=\"card\">\n";
+  out.paragraph("<b>" + escape_markup(finding.text) + "</b> <code>" +
+                quote_markup(place_of(finding)) + "</code>");
+  out.paragraph("Usual cause: " + escape_markup(finding.cause) + ".");
+  out.paragraph("Next: " + escape_markup(finding.next) + ".");
+  out << "</div>\n";
+}
+
 void write_finding(const Finding& finding, diff::Markup& out) {
   out << "<section>\n<h3 class=\"" << to_string(finding.severity) << "\">"
       << to_string(finding.severity) << " " << escape_markup(finding.id) << "</h3>\n<p><code>"
@@ -39,6 +49,7 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   for (const std::string& why : result.incomplete)
     out << "<p class=\"warning\">Incomplete: " << quote_markup(why) << "</p>\n";
   for (const std::string& note : result.notes) out.paragraph(escape_markup(note));
+  if (!result.findings.empty()) write_lead(result.findings.front(), out);
   out << "</header>\n<main>\n";
   write_story(result, out);
   if (!result.findings.empty()) out.heading("Findings, worst first", "findings");

@@ -10,7 +10,7 @@
 namespace convtrace::check {
 namespace {
 
-constexpr double kWidth = 640, kHeight = 90, kEdge = 6;
+constexpr double kWidth = 640, kHeight = 160, kEdge = 6;
 constexpr size_t kMostPoints = 1000;
 
 struct Titled {
@@ -51,15 +51,12 @@ class Curve {
   }
 
   [[nodiscard]] bool any() const { return any_; }
-  /// @return what the axes are, which no text in a stretched picture can say.
-  [[nodiscard]] std::string axes() const {
-    std::string text = "steps " + number(first_) + " to " + number(last_);
-    if (points_.empty()) return text;
-    const auto value = [](const Point& one) { return one.value; };
-    text += ", " + number(std::ranges::min_element(points_, {}, value)->value) + " to " +
-            number(std::ranges::max_element(points_, {}, value)->value);
-    return text + (in_logs_ ? " on a logarithmic scale" : "");
-  }
+  /// @return the smallest and the largest number that is drawn; "" if none is.
+  [[nodiscard]] std::string least() const { return points_.empty() ? "" : number(end(least_)); }
+  [[nodiscard]] std::string most() const { return points_.empty() ? "" : number(end(most_)); }
+  [[nodiscard]] std::string first_step() const { return number(first_); }
+  [[nodiscard]] std::string last_step() const { return number(last_); }
+  [[nodiscard]] bool in_logs() const { return in_logs_; }
   [[nodiscard]] double x(double step) const {
     return kEdge + (kWidth - 2 * kEdge) * (step - first_) / (last_ - first_);
   }
@@ -85,6 +82,7 @@ class Curve {
  private:
   static std::string number(double value) { return tools::number_text(value, 3); }
   [[nodiscard]] double scaled(double value) const { return in_logs_ ? std::log(value) : value; }
+  [[nodiscard]] double end(double scaled) const { return in_logs_ ? std::exp(scaled) : scaled; }
   [[nodiscard]] double y(double value) const {
     const double span = most_ > least_ ? most_ - least_ : 1;
     return kHeight - kEdge - (kHeight - 2 * kEdge) * (scaled(value) - least_) / span;
@@ -95,23 +93,28 @@ class Curve {
   bool in_logs_ = true, any_ = false;
 };
 
+/// Writes a curve with its axes, which are HTML: a stretched picture would stretch its text.
 void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
   const Curve curve(story, titled.series);
   if (!curve.any()) return;
-  out << "<h3>" << titled.title << "</h3>\n<p class=\"hint\">" << curve.axes()
-      << "</p>\n<svg role=\"img\" aria-label=\"" << titled.what << ", " << curve.axes()
-      << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight << "\" width=\"100%\" height=\"" << kHeight
+  out << "<figure>\n<figcaption>" << titled.title
+      << (curve.in_logs() ? ", logarithmic" : "") << "</figcaption>\n<div class=\"curve\"><span>"
+      << curve.most() << "</span><span class=\"least\">" << curve.least()
+      << "</span>\n<svg role=\"img\" aria-label=\"" << titled.what << ", " << curve.least() << " to "
+      << curve.most() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
       << "\" preserveAspectRatio=\"none\">\n";
+  std::string rises;
   for (const StoryEvent& event : story.events) {
     if (!event.is_rise() || event.series != titled.series) continue;
     const std::string x = coordinates(curve.x(event.step), 0);
     const std::string at = x.substr(0, x.find(','));
-    out << "<line x1=\"" << at << "\" x2=\"" << at << "\" y1=\"0\" y2=\"" << kHeight
-        << "\" stroke=\"currentColor\" stroke-dasharray=\"4 3\" opacity=\"0.5\"/>\n";
+    out << "<line class=\"mark\" x1=\"" << at << "\" x2=\"" << at << "\" y1=\"0\" y2=\"" << kHeight
+        << "\" vector-effect=\"non-scaling-stroke\"/>\n";
+    rises += (rises.empty() ? "rises in step " : ", ") + std::to_string(event.step);
   }
-  out << "<polyline fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\" "
-         "vector-effect=\"non-scaling-stroke\" points=\""
-      << curve.line() << "\"/>\n</svg>\n";
+  out << "<polyline class=\"base\" stroke-width=\"1.5\" vector-effect=\"non-scaling-stroke\" points=\""
+      << curve.line() << "\"/>\n</svg>\n<p><span>step " << curve.first_step() << "</span><b>" << rises
+      << "</b><span>" << curve.last_step() << "</span></p></div>\n</figure>\n";
 }
 
 }  // namespace
@@ -127,7 +130,9 @@ void write_story(const CheckResult& result, diff::Markup& out) {
     out.item("<b>" + tools::quote_markup(name) + "</b> " + tools::quote_markup(text));
   }
   out << "</ul>\n";
+  out << "<div class=\"charts\">\n";
   for (const Titled& titled : kCurves) write_curve(*story, titled, out);
+  out << "</div>\n";
 }
 
 }  // namespace convtrace::check

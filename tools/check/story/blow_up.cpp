@@ -71,4 +71,12 @@ std::vector<Finding> blow_ups_of(const Story& story) {
   return findings;
 }
 
+void name_as_cause(const Finding& blow_up, std::vector<Finding>& findings) {
+  if (blow_up.severity == Severity::kHint) return;
+  for (Finding& finding : findings)
+    if (finding.id == "nan" && finding.severity == Severity::kError && finding.step >= blow_up.step)
+      finding.cause = "the rise of the loss from step " + std::to_string(*blow_up.step) +
+                      " on (blow-up): the numbers became too large for their type";
+}
+
 }  // namespace convtrace::check

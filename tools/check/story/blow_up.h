@@ -18,5 +18,8 @@
 namespace convtrace::check {
 
 [[nodiscard]] std::vector<Finding> blow_ups_of(const Story& story);
+/// Names the rise as the cause of a NaN or infinity in which it ends.
+/// @param findings  of the same rank
+void name_as_cause(const Finding& blow_up, std::vector<Finding>& findings);
 
 }  // namespace convtrace::check

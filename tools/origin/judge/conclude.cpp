@@ -133,9 +133,16 @@ void Trial::conclude(OriginResult& result) {
     complete(origin, result);
     result.origins.push_back(std::move(origin));
   }
-  for (uint32_t queue = 0; queue < job_.queues.size(); ++queue)
-    for (const Origin& origin : result.origins)
-      if (blames(origin, job_.queues[queue]->rank)) color(queue, origin.step, CellState::kOrigin);
+  for (uint32_t queue = 0; queue < job_.queues.size(); ++queue) {
+    const uint32_t rank = job_.queues[queue]->rank;
+    for (const Origin& origin : result.origins) {
+      if (blames(origin, rank)) {
+        color(queue, origin.step, CellState::kOrigin);
+      } else if (std::ranges::binary_search(origin.ranks, rank)) {
+        color(queue, origin.through ? origin.through->step : origin.step, CellState::kReceived);
+      }
+    }
+  }
   result.first_step = first_step_;
   result.cells = std::move(cells_);
   result.origins_left_out = told_.left_out();
