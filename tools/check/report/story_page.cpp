@@ -97,11 +97,11 @@ class Curve {
 void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
   const Curve curve(story, titled.series);
   if (!curve.any()) return;
-  out << "<figure>\n<figcaption>" << titled.title
-      << (curve.in_logs() ? ", logarithmic" : "") << "</figcaption>\n<div class=\"curve\"><span>"
-      << curve.most() << "</span><span class=\"least\">" << curve.least()
-      << "</span>\n<svg role=\"img\" aria-label=\"" << titled.what << ", " << curve.least() << " to "
-      << curve.most() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
+  out << "<figure>\n<figcaption>" << titled.title << (curve.in_logs() ? ", logarithmic" : "")
+      << "</figcaption>\n<div class=\"curve\"><span>" << curve.most()
+      << "</span><span class=\"least\">" << curve.least()
+      << "</span>\n<svg role=\"img\" aria-label=\"" << titled.what << ", " << curve.least()
+      << " to " << curve.most() << "\" viewBox=\"0 0 " << kWidth << ' ' << kHeight
       << "\" preserveAspectRatio=\"none\">\n";
   std::string rises;
   for (const StoryEvent& event : story.events) {
@@ -112,9 +112,10 @@ void write_curve(const Story& story, const Titled& titled, diff::Markup& out) {
         << "\" vector-effect=\"non-scaling-stroke\"/>\n";
     rises += (rises.empty() ? "rises in step " : ", ") + std::to_string(event.step);
   }
-  out << "<polyline class=\"base\" stroke-width=\"1.5\" vector-effect=\"non-scaling-stroke\" points=\""
-      << curve.line() << "\"/>\n</svg>\n<p><span>step " << curve.first_step() << "</span><b>" << rises
-      << "</b><span>" << curve.last_step() << "</span></p></div>\n</figure>\n";
+  out << "<polyline class=\"base\" stroke-width=\"1.5\" vector-effect=\"non-scaling-stroke\" "
+         "points=\""
+      << curve.line() << "\"/>\n</svg>\n<p><span>step " << curve.first_step() << "</span><b>"
+      << rises << "</b><span>" << curve.last_step() << "</span></p></div>\n</figure>\n";
 }
 
 }  // namespace

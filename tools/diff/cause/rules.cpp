@@ -66,12 +66,12 @@ std::optional<Cause> by_known_setting(const DiffResult& result) {
 std::optional<Cause> by_write(const DiffResult& result) {
   const RootReport& root = *result.root;
   if (root.more_writes != 0)
-    return Cause{"written",
-                 (root.known_as.empty()
-                      ? root.record.slot + " of " + tools::module_text(root.record.scope)
-                      : root.known_as) +
-                     ": " + more_writes_text(root),
-                 {"the forward pass and the gradient of what the module gave out agree"}};
+    return Cause{
+        "written",
+        (root.known_as.empty() ? root.record.slot + " of " + tools::module_text(root.record.scope)
+                               : root.known_as) +
+            ": " + more_writes_text(root),
+        {"the forward pass and the gradient of what the module gave out agree"}};
   if (root.written.empty()) return std::nullopt;
   return Cause{
       "written",

@@ -52,7 +52,8 @@ std::string when_text(const RecordReport& record, bool with_rank) {
 
 std::string when_text(const RootReport& root, bool with_rank) {
   std::string text = when_text(root.record, with_rank);
-  if (root.is_after_backward()) text.replace(text.rfind(' ') + 1, std::string::npos, "after backward");
+  if (root.is_after_backward())
+    text.replace(text.rfind(' ') + 1, std::string::npos, "after backward");
   return text;
 }
 

@@ -39,8 +39,9 @@ class Gradients {
     format::Sketch sketch;
   };
   struct OfRun {
-    uint32_t step = 0;                              ///< the last one taken
-    std::unordered_map<uint64_t, Gradient> last{};  ///< by parameter_key(); no step behind is missing
+    uint32_t step = 0;  ///< the last one taken
+    std::unordered_map<uint64_t, Gradient>
+        last{};  ///< by parameter_key(); no step behind is missing
   };
   struct Pair {
     uint64_t parameter = 0;

@@ -190,9 +190,10 @@ std::optional<ShownCause> MovedData::cause() const {
       evidence.push_back("so are those of the next " + tools::counted(moved->run - 1, "call"));
     const uint64_t own = rows_[moved->in_base ? 0 : 1], left_out = rows_[moved->in_base ? 1 : 0];
     if (moved->distance == 1 && left_out != 0 && left_out < own)
-      evidence.push_back(std::string("the ") + run_name(moved->in_base) + " leaves out a batch of " +
-                         tools::count_text(left_out) + " rows where the others have " +
-                         tools::count_text(own) + ", as drop_last does");
+      evidence.push_back(std::string("the ") + run_name(moved->in_base) +
+                         " leaves out a batch of " + tools::count_text(left_out) +
+                         " rows where the others have " + tools::count_text(own) +
+                         ", as drop_last does");
     return ShownCause{"other-data",
                       std::string("the ") + run_name(moved->in_base) + "'s data of " +
                           place(moved->own) + " are the " + run_name(!moved->in_base) + "'s of " +
