@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "reader/trace_reader.h"
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 
 namespace convtrace::test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 #include "tools/diff/facts/excuses.h"
 
 namespace convtrace::test {

@@ -1,5 +1,5 @@
 #pragma once
-/// @file diff_ranks.h
+/// @file ranks.h
 /// What the diff says of two runs of several ranks, one step each, for tests.
 
 #include <random>

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "tests/unit/tools/diff_compared.h"
-#include "tests/unit/tools/noisy_runs.h"
+#include "tests/unit/tools/diff/compared.h"
+#include "tests/unit/tools/diff/noisy_runs.h"
 #include "tools/diff/report/report_parts.h"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 
 namespace {
 

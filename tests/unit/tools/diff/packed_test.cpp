@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/compare/elements.h"
 
 namespace convtrace {

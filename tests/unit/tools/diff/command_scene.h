@@ -1,5 +1,5 @@
 #pragma once
-/// @file diff_command_scene.h
+/// @file command_scene.h
 /// convtrace-diff called as a program is, over runs made for a test.
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
-#include "tests/unit/tools/diff_run.h"
+#include "tests/unit/tools/diff/run.h"
 #include "tools/common/json.h"
 #include "tools/diff/command.h"
 

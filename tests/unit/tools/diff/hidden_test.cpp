@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 
 namespace convtrace::test {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 
 namespace convtrace::test {
 

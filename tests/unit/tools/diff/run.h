@@ -1,5 +1,5 @@
 #pragma once
-/// @file diff_run.h
+/// @file run.h
 /// Runs made of a few lines, for tests of the diff: a value that can be copied, changed in one
 /// place and written as a trace.
 

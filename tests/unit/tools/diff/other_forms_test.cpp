@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/report/reports.h"
 
 namespace convtrace::test {

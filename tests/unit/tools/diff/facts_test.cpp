@@ -1,4 +1,4 @@
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/facts/fact_groups.h"
 #include "tools/diff/facts/facts.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/unit/tools/diff_run.h"
+#include "tests/unit/tools/diff/run.h"
 
 namespace convtrace::test {
 

@@ -5,8 +5,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
-#include "tests/unit/tools/diff_compared.h"
-#include "tests/unit/tools/diff_ranks.h"
+#include "tests/unit/tools/diff/compared.h"
+#include "tests/unit/tools/diff/ranks.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/trace/names/map_file.h"
 

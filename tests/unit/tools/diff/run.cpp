@@ -1,4 +1,4 @@
-#include "tests/unit/tools/diff_run.h"
+#include "tests/unit/tools/diff/run.h"
 
 #include <algorithm>
 #include <cmath>

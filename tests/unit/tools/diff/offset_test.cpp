@@ -1,6 +1,6 @@
 // Runs whose steps have other numbers, and steps that hold evaluation alone.
 
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 
 namespace convtrace::test {
 namespace {

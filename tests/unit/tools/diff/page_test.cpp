@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "tests/unit/tools/browser.h"
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/page/heat_map.h"
 #include "tools/diff/page/page_rows.h"
 #include "tools/diff/page/report_html.h"

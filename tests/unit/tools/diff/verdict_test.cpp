@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 
 namespace {
 

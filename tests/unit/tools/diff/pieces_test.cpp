@@ -6,8 +6,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
-#include "tests/unit/tools/diff_compared.h"
-#include "tests/unit/tools/diff_ranks.h"
+#include "tests/unit/tools/diff/compared.h"
+#include "tests/unit/tools/diff/ranks.h"
 #include "tools/common/element.h"
 #include "tools/trace/model/pieces.h"
 

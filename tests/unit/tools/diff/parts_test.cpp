@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/ranks/part_file.h"
 #include "tools/diff/report/reports.h"
 

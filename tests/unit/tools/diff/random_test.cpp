@@ -7,7 +7,7 @@
 #include <random>
 #include <sstream>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/command.h"
 #include "tools/diff/report/report_parts.h"
 

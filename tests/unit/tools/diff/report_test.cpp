@@ -5,7 +5,7 @@
 
 #include "format/settings/rules.h"
 #include "tests/support/process.h"
-#include "tests/unit/tools/diff_command_scene.h"
+#include "tests/unit/tools/diff/command_scene.h"
 #include "tools/diff/report/next_commands.h"
 
 namespace convtrace::test {

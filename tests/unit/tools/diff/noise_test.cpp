@@ -1,6 +1,6 @@
 // What repetitions of the baseline say about a difference.
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/report/report_parts.h"
 
 namespace {

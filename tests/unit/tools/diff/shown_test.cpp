@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/unit/tools/diff_compared.h"
+#include "tests/unit/tools/diff/compared.h"
 
 namespace {
 

@@ -1,12 +1,12 @@
 #pragma once
-/// @file diff_compared.h
+/// @file compared.h
 /// What the diff says of two Runs, for tests.
 
 #include <ostream>
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
-#include "tests/unit/tools/diff_run.h"
+#include "tests/unit/tools/diff/run.h"
 #include "tools/diff/ranks/diff.h"
 
 namespace convtrace::test {
