@@ -156,7 +156,6 @@ FlightJudge::Kind FlightJudge::kind_of(format::StringId slot) {
          : name == "grad_unclipped" ? Kind::kUnclipped
          : name == "grad_norm"      ? Kind::kNorm
          : name == "param"          ? Kind::kParameter
-         : name == "buffer"         ? Kind::kBuffer
                                     : Kind::kOther;
   return *kind;
 }
@@ -185,7 +184,7 @@ void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
         event.value.version != flight.call.value.version)
       flight.changed = event;
   }
-  const End end = kind == Kind::kInput || kind == Kind::kBuffer         ? End::kModule
+  const End end = kind == Kind::kInput                                  ? End::kModule
                   : kind == Kind::kOutputGradient                       ? End::kBackward
                   : kind == Kind::kGradient || kind == Kind::kUnclipped ? End::kOptimizer
                                                                         : End::kNone;

@@ -6,8 +6,7 @@
 /// - used-before-wait, read: a module, an optimizer, a clipping function, a backward pass or a
 ///   tagged op took memory that a collective writes, and had not waited for the collective when it
 ///   was done. A taker that waits inside, or that hands the tensor on as its output, is innocent.
-///   A module takes its parameters, too, if all of them are being written, and the buffers that it
-///   writes.
+///   A module takes its parameters, too, if all of them are being written.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
 ///   for, or two receptions of one call have a part in common (windows of an all_gather); or a part
@@ -71,8 +70,7 @@ class FlightJudge {
     kGradient,
     kUnclipped,
     kNorm,
-    kParameter,
-    kBuffer
+    kParameter
   };
   /// The event that ends a use.
   enum class End : uint8_t { kModule, kBackward, kOptimizer, kNone };

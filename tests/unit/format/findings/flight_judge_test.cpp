@@ -166,29 +166,6 @@ TEST_CASE("parameters that are all being written are used by their module", "[fl
   CHECK(p.findings.size() == 2);
 }
 
-TEST_CASE("a buffer that is being written is used by the module that writes it", "[flights]") {
-  Program p;
-  p.receives();
-  p.scope("h.1", true);
-  SECTION("that does not wait") {
-    p.record("h.1", "buffer:mean");
-    p.scope("h.1", false);
-    REQUIRE(p.findings.size() == 1);
-    CHECK(p.findings[0].kind == FindingKind::kUsedBeforeWait);
-    return;
-  }
-  SECTION("that waits") {
-    p.record("h.1", "buffer:mean");
-    p.waits();
-    p.scope("h.1", false);
-  }
-  SECTION("and has another one") {
-    p.record("h.1", "buffer:mean", {.storage = 9, .generation = 9});
-    p.scope("h.1", false);
-  }
-  CHECK(p.findings.empty());
-}
-
 TEST_CASE("receptions that are on their way at once have no common memory", "[flights]") {
   Program p;
   p.receives({.bytes = 128});
