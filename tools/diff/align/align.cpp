@@ -110,7 +110,9 @@ constexpr float kFits = 1, kFitsSlot = 1, kFitsOperation = 2, kFitsValue = 4;
 
 /// A score for two records being the same value, from kind, type and size.
 float fit(const ValueRecord& a, const ValueRecord& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
+  const bool same_kind = a.kind == b.kind || (is_other(a.kind) && is_other(b.kind)) ||
+                         (is_parameter_gradient(a.kind) && is_parameter_gradient(b.kind));
+  if (!same_kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
   const bool same_value = a.stats.hash == b.stats.hash;
   // What an operation takes is not what the module around it takes.
   const bool same_level = static_cast<bool>(a.key.op) == static_cast<bool>(b.key.op);

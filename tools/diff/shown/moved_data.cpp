@@ -191,9 +191,9 @@ std::optional<ShownCause> MovedData::cause() const {
     const uint64_t own = rows_[moved->in_base ? 0 : 1], left_out = rows_[moved->in_base ? 1 : 0];
     if (moved->distance == 1 && left_out != 0 && left_out < own)
       evidence.push_back(std::string("the ") + run_name(moved->in_base) +
-                         " leaves out a batch of " + tools::count_text(left_out) +
-                         " rows where the others have " + tools::count_text(own) +
-                         ", as drop_last does");
+                         " leaves out one call's data of " + tools::count_text(left_out) +
+                         " rows, fewer than the next call's " + tools::count_text(own) +
+                         ": so does drop_last at the end of an epoch");
     return ShownCause{"other-data",
                       std::string("the ") + run_name(moved->in_base) + "'s data of " +
                           place(moved->own) + " are the " + run_name(!moved->in_base) + "'s of " +

@@ -16,7 +16,9 @@ std::string_view to_string(Verdict value) {
 std::string more_writes_text(const RootReport& root) {
   return std::string("the ") + (root.more_writes > 0 ? "candidate" : "baseline") + " wrote to it " +
          tools::counted(static_cast<uint64_t>(std::abs(root.more_writes)), "time") +
-         " more before the optimizer got it";
+         " more before " +
+         (root.record.phase == format::Phase::kCommunication ? "it was sent to the other ranks"
+                                                             : "the optimizer got it");
 }
 
 bool hides_all(double difference) { return !(kGain * difference < 1); }

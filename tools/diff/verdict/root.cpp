@@ -131,22 +131,24 @@ bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
 
 /// Looks for what shows that a parameter's gradient was right when the backward pass ended. The count of
 /// writes to a tensor is that of its memory: it tells something where gradients that agree have one count.
-/// @param match  of the gradient, which is the root or the root's memory.
+/// A gradient that a collective sends is judged by its record there, since the program may write to it
+/// behind the reduction.
 void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root) {
   const ValueRecord &base = pair.base_of(match), &cand = pair.cand_of(match);
-  if (base.kind != Role::kGradient || base.key.op) return;
+  const bool is_sent = base.kind == Role::kSent && root.made_of_equal;
+  if (!is_sent && (base.kind != Role::kGradient || base.key.op)) return;
   const auto writes = [](const ValueRecord& one) { return int64_t{one.value.version}; };
   bool others_agree = false;
   for (uint32_t m = 0; m < pair.size(); ++m) {
     const ValueRecord& one = pair.base_of(m);
-    if (one.key.op || !is_match(pair.comparisons[m].verdict)) continue;
+    if (one.key.op != base.key.op || !is_match(pair.comparisons[m].verdict)) continue;
     root.right_unclipped |=
         one.kind == Role::kUnclipped && parameter_key(one) == parameter_key(base);
     if (one.kind != base.kind) continue;
     if (writes(one) != writes(pair.cand_of(m))) return;
     others_agree = true;
   }
-  const bool made_of_equal = root.made_of_equal || is_made_of_equal(root, root.flow);
+  const bool made_of_equal = is_sent || is_made_of_equal(root, root.flow);
   if (made_of_equal && (others_agree || factor_of(base.stats, cand.stats)))
     root.more_writes = writes(cand) - writes(base);
 }
@@ -184,24 +186,21 @@ const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
 }
 
 /// Names the root's memory, and looks at what a gradient is made of.
-/// @return the match of that gradient, if what it is made of agrees; else `match`
-uint32_t name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
-                     RootReport& root) {
+void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
+                 RootReport& root) {
   const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);
-  if (named == nullptr) return match;
+  if (named == nullptr) return;
   const bool is_gradient = is_parameter_gradient(named->kind);
   root.known_as = std::string(is_gradient                       ? "the gradient of "
                               : named->kind == Role::kParameter ? "parameter "
                                                                 : "buffer ") +
                   path_in(reporter.text(named->key.scope), reporter.text(named->tensor));
-  if (!is_gradient) return match;
+  if (!is_gradient) return;
   root.known_in = reporter.text(named->key.scope);
   for (uint32_t m = 0; m < pair.size(); ++m) {
     if (&pair.base_of(m) != named) continue;
     root.made_of_equal = is_made_of_equal(root, flow_of(pair, m, std::nullopt, reporter));
-    if (root.made_of_equal) return m;
   }
-  return match;
 }
 
 /// How far ratios of rounded numbers may be apart, in units of the coarser type's roundoff, and the
@@ -333,9 +332,9 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
-  const uint32_t gradient = name_memory(pair, choice.match, reporter, root);
+  name_memory(pair, choice.match, reporter, root);
   if (!choice.changed) {
-    look_behind_backward(pair, gradient, root);
+    look_behind_backward(pair, choice.match, root);
     root.scalar_factor = scalar_factor(pair, choice.match);
   }
   root.region = region_of(pair, choice.match, reporter);

@@ -430,9 +430,9 @@ class Collectives:
         return (0 if tensor.is_cpu else 2), 0, dtype
 
     def _memory(self, tensors):
-        """Of no known storage: only some backends count their writes, so equal identities would not mean equal bytes."""
+        """Without the storages: only some backends count their writes, so equal identities would not mean equal bytes."""
         read = self._observer.read
-        return [None if value is None else value._replace(storage=0, version=0) for value in map(read, tensors)]
+        return [None if value is None else value._replace(storage=0) for value in map(read, tensors)]
 
     def _is_as_received(self, pending, just):
         """Whether nobody has replaced the memory, or written to it."""

@@ -292,7 +292,6 @@ TEST_CASE("diff: what a collective sends is known by a record of the same memory
     made.tell(0, "fc1", "class", "torch.nn.modules.linear.Linear");
     Item& gradient = made.at(1, "fc1", "grad:weight");
     gradient.generation = 9;
-    gradient.version = writes;
     scale(gradient, factor);
     Item sent = gradient;
     sent.phase = Phase::kCommunication;
@@ -300,7 +299,13 @@ TEST_CASE("diff: what a collective sends is known by a record of the same memory
     sent.slot = "sent:0";
     sent.op = "all_reduce";
     sent.generation = generation;
-    made.items.insert(made.items.begin() + (&gradient - made.items.data()), sent);
+    Item other = sent;
+    other.call = 1;
+    other.generation = 0;
+    scale(other, 3 / factor);
+    sent.version = writes;
+    const auto at = made.items.begin() + (&gradient - made.items.data());
+    made.items.insert(at, {sent, other});
     return made;
   };
   const DiffResult found = compared(run(1, 9), run(2, 9));
@@ -316,8 +321,8 @@ TEST_CASE("diff: what a collective sends is known by a record of the same memory
   const DiffResult written = compared(run(1, 9), run(2, 9, 1));
   CHECK(diff::headline(written).starts_with("DIVERGED at step 1, after backward, root module"));
   CHECK(diff::root_sentence(*written.root) ==
-        "what the gradient is made of agrees; the candidate wrote to it 1 time more before the "
-        "optimizer got it");
+        "what the gradient is made of agrees; the candidate wrote to it 1 time more before it was "
+        "sent to the other ranks");
   REQUIRE(written.cause);
   CHECK(written.cause->text.starts_with("the gradient of fc1.weight: the candidate wrote"));
   CHECK(compared(run(1, 8), run(2, 8)).root->known_as.empty());
