@@ -95,10 +95,7 @@ class Judge {
     result_.story = teller_.tell(around);
     if (wanted_("blow-up")) {
       result_.looks.emplace_back("blow-up", result_.story.steps.size());
-      for (Finding& finding : blow_ups_of(result_.story)) {
-        name_as_cause(finding, result_.findings);
-        result_.findings.push_back(std::move(finding));
-      }
+      add_blow_ups(result_.story, result_.findings);
     }
     result_.rank = trace_.meta().rank;
     result_.start_realtime_ns = trace_.meta().start_realtime_ns;

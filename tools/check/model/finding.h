@@ -25,6 +25,10 @@ enum class Severity : uint8_t { kError, kWarning, kHint };
   return kNames[static_cast<size_t>(severity)];
 }
 
+/// The causes of a NaN or infinity of which only the record is known.
+inline constexpr std::string_view kCausesOfNan =
+    "an overflow, a division by zero, a logarithm or root of nothing, memory that was not written";
+
 struct Finding {
   std::string_view id{};  ///< a name of catalog.h, or the kind of a finding about memory
   Severity severity = Severity::kWarning;

@@ -42,8 +42,7 @@ std::string losses_text(const Story& story, const StoryEvent& event) {
 
 }  // namespace
 
-std::vector<Finding> blow_ups_of(const Story& story) {
-  std::vector<Finding> findings;
+void add_blow_ups(const Story& story, std::vector<Finding>& findings) {
   for (const StoryEvent& event : story.events) {
     if (event.kind != StoryEvent::Kind::kBlowUp || event.series != Series::kLoss) continue;
     const double update = largest_update(story, event);
@@ -66,17 +65,15 @@ std::vector<Finding> blow_ups_of(const Story& story) {
         "that is missing";
     finding.next = "convtrace show --norms TRACE, from step " + std::to_string(event.step) +
                    " on; a smaller learning rate";
+    const auto ends_in = [&](const Finding& one) {
+      return one.id == "nan" && one.cause == kCausesOfNan && event.until && one.step == event.until;
+    };
+    for (Finding& nan : findings)
+      if (ends_in(nan))
+        nan.cause = "it follows a rise of the loss from step " + std::to_string(event.step) +
+                    " on (blow-up): " + std::string(kCausesOfNan);
     findings.push_back(std::move(finding));
   }
-  return findings;
-}
-
-void name_as_cause(const Finding& blow_up, std::vector<Finding>& findings) {
-  if (blow_up.severity == Severity::kHint) return;
-  for (Finding& finding : findings)
-    if (finding.id == "nan" && finding.severity == Severity::kError && finding.step >= blow_up.step)
-      finding.cause = "the rise of the loss from step " + std::to_string(*blow_up.step) +
-                      " on (blow-up): the numbers became too large for their type";
 }
 
 }  // namespace convtrace::check

@@ -17,9 +17,9 @@
 
 namespace convtrace::check {
 
-[[nodiscard]] std::vector<Finding> blow_ups_of(const Story& story);
-/// Names the rise as the cause of a NaN or infinity in which it ends.
-/// @param findings  of the same rank
-void name_as_cause(const Finding& blow_up, std::vector<Finding>& findings);
+/// Adds the findings. A NaN or infinity in which a rise ends, and of which nothing else is known,
+/// says that it follows the rise.
+/// @param findings  those of the run, to which new ones are appended
+void add_blow_ups(const Story& story, std::vector<Finding>& findings);
 
 }  // namespace convtrace::check

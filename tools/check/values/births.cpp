@@ -181,8 +181,7 @@ class Births : public Check {
       case Kind::kScaled:
         return "the GradScaler's scale is too large yet; it passes over such a step";
       default:
-        return "an overflow, a division by zero, a logarithm or root of nothing, memory that was "
-               "not written";
+        return std::string(kCausesOfNan);
     }
   }
 

@@ -138,8 +138,8 @@ void Trial::conclude(OriginResult& result) {
     for (const Origin& origin : result.origins) {
       if (blames(origin, rank)) {
         color(queue, origin.step, CellState::kOrigin);
-      } else if (std::ranges::binary_search(origin.ranks, rank)) {
-        color(queue, origin.through ? origin.through->step : origin.step, CellState::kReceived);
+      } else if (origin.kind == Kind::kWritten && std::ranges::binary_search(origin.ranks, rank)) {
+        color(queue, origin.step, CellState::kReceived);  // one reduction gave it to all of them
       }
     }
   }
