@@ -314,12 +314,12 @@ class Search {
   const Definitions& names_;
   const HealthOf& health_;
   std::vector<size_t> outputs_;
-  std::unordered_map<uint32_t, std::vector<size_t>> gradients_;  ///< of a step, by scope
+  std::unordered_map<uint32_t, std::vector<size_t>> gradients_;  ///< the step's gradients, by scope
   std::unordered_set<std::string_view> called_;                  ///< modules
   std::unordered_map<uint64_t, size_t> first_;  ///< inputs and outputs, by memory and by bytes
 };
 
-/// The gradient that an op's backward was given, where that is not known to be good: then who made it is asked.
+/// @return the gradient that an op's backward was given, if it is bad: then its maker is searched.
 std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
                                const HealthOf& health) {
   for (size_t i = result; i-- > 0;) {
@@ -330,8 +330,8 @@ std::optional<size_t> given_to(std::span<const Passed> step, size_t result,
   return std::nullopt;
 }
 
-/// @return whether calls of a compiled region's backward are recorded: what it fused is not, so that the
-/// order of the others says nothing.
+/// @return whether calls of a compiled region's backward are recorded. The ops that it fused are
+/// not, so the order of the others shows nothing.
 bool has_compiled_backward(std::span<const Passed> step) {
   return std::ranges::any_of(step, [](const Passed& one) {
     return one.op && one.kind == Role::kOutput && one.place.phase == Phase::kBackward;

@@ -1,15 +1,16 @@
 #pragma once
 /// @file made_by.h
-/// Says whose backward made a gradient. The gradient of a module's output is recorded at the module,
-/// which only receives it: it was made by the backward of what took the output in the forward pass.
+/// Finds the call whose backward made a gradient. The gradient of a module's output is recorded at
+/// the module, which only receives it: the backward of the output's consumer made it.
 ///
-/// A result of an op's backward was made by that op, unless another one wrote what it keeps.
+/// The result of an op's backward was made by that op, unless another op overwrote a tensor that it
+/// had saved.
 ///
-/// The evidence for that, best first: the backward of an op returned this very value; it wrote the
-/// gradient that it was given, which goes to others, too; a module or an
-/// op took the output as an input (the same memory in the same state, else equal bytes); nobody
-/// recorded did, so code between modules took it, whose result the next call or the module around
-/// it has. The last is likely and no more, and is said so.
+/// The evidence, best first: the backward of an op returned this very value; the backward of an op
+/// wrote to the gradient that it was given, which other calls receive, too; a module or an op took
+/// the output as an input (the same memory in the same state, else equal bytes); no recorded call
+/// took it, so code between modules did, whose result the next call or the enclosing module has.
+/// The last kind only makes the answer likely, and the report says so.
 ///
 /// Place:    the root of the diff, the birth of a NaN in `convtrace check` and `show --nan`.
 /// Threads:  pure functions.
@@ -41,7 +42,7 @@ enum class HowKnown : uint8_t {
 struct Maker {
   std::string scope;
   std::string op{};    ///< "": the module itself
-  std::string slot{};  ///< what its backward returned, "grad_input:0"; "" if that is not known
+  std::string slot{};  ///< the slot that its backward returned, "grad_input:0"; "": unknown
   uint32_t call = 0;
   bool in_no_module = false;
   bool own_code = false;  ///< code of the module that is in no other module

@@ -14,7 +14,7 @@ namespace convtrace::diff {
 /// A call in the code that a compiler generated for a region.
 struct GeneratedCall {
   std::string kernel;              ///< its name there, "triton_poi_fused_gelu_2"; "" if unknown
-  std::vector<std::string> nodes;  ///< of the region's graph that it was made of, as far as known
+  std::vector<std::string> nodes;  ///< the known nodes of the region's graph that it implements
   std::string line;                ///< FILE:LINE of the last of them
   bool drops_view = false;         ///< in the candidate alone: part of what it computes is lost
   std::string region;              ///< "0/1 backward": the compiler's number of it, and which pass

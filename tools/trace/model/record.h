@@ -86,7 +86,7 @@ struct ValueRecord {
   RecordKey key;
   Role kind = Role::kOther;
   format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
-  format::StringId before;  ///< of an operand behind its op: the slot of it in front of the op
+  format::StringId before;  ///< for an operand after its op: the operand's slot before the op
   format::StringId kernel;  ///< as the driver names it, or none
   uint64_t t_ns = 0;
   uint64_t seq = 0;
@@ -114,7 +114,7 @@ struct ValueRecord {
   /// pieces; NaN: not known.
   double moved = std::numeric_limits<double>::quiet_NaN();
   uint8_t dims_count = 0;
-  uint32_t samples_bytes = 0;  ///< of `samples` and `leading` together
+  uint32_t samples_bytes = 0;  ///< the size of `samples` and `leading` together
   size_t dims_at = 0;          ///< into StepRecords::dims
   size_t samples_at = 0;       ///< into StepRecords::samples
   format::ValueId value;

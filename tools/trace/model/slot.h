@@ -23,17 +23,17 @@ enum class Role : uint8_t {
   kBuffer,
   kInitialBuffer,  ///< before the first call of its model; its bits alone are recorded
   kWritten,        ///< a parameter that the program wrote itself
-  kSent,           ///< to a collective
-  kReceived,       ///< of a collective
-  kNeeded,  ///< what a node of torch has saved; its bits alone are recorded, to be looked at again
+  kSent,           ///< the operand of a collective, before it
+  kReceived,       ///< the result of a collective
+  kNeeded,         ///< saved by an autograd node; recorded as a hash alone, for a later check
   // The others: is_other().
   kOther,
-  kArgument,  ///< of a kernel
-  kState,     ///< of an optimizer
+  kArgument,  ///< an operand of a kernel
+  kState,     ///< the state of an optimizer
   kLossScale,
   kGradientNorm,    ///< that a clipping function returned
-  kGradientBefore,  ///< of a leaf, before a backward that may add to it itself
-  kGradientAfter,   ///< the same behind it
+  kGradientBefore,  ///< a leaf's gradient before a backward that may accumulate into it
+  kGradientAfter,   ///< the same after that backward
 };
 [[nodiscard]] Role role_of(std::string_view slot);
 [[nodiscard]] constexpr bool is_parameter_gradient(Role role) {
@@ -42,11 +42,11 @@ enum class Role : uint8_t {
 /// @return whether nothing is known of how a value with that role flows on.
 [[nodiscard]] constexpr bool is_other(Role role) { return role >= Role::kOther; }
 
-/// @return the slot's text behind the colon; all of it if there is none.
+/// @return the slot's text after the colon; all of it if there is none.
 [[nodiscard]] constexpr std::string_view name_of(std::string_view slot) {
   return slot.substr(slot.find(':') + 1);
 }
-/// @return the number behind the colon, 1 of "grad_output:1"; 0 if there is none.
+/// @return the number after the colon, 1 for "grad_output:1"; 0 if there is none.
 [[nodiscard]] uint32_t number_of(std::string_view slot);
 
 /// @return whether an op returns memory that it does not write, so that its content is arbitrary.

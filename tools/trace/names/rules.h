@@ -14,29 +14,29 @@
 
 namespace convtrace::diff {
 
-/// Choice whether any difference of bits counts. kAuto: it counts if nothing else differs between the runs
-/// and they can repeat their bits.
+/// The choice of whether any difference of bits counts. kAuto: it counts if nothing else differs
+/// between the runs and both are deterministic.
 enum class ExactChoice : uint8_t { kAuto, kOn, kOff };
 
-/// How values that ranks hold in full, and unlike, make the value of the job.
+/// How full-size values that differ between ranks are combined into the job's value.
 enum class Reduction : uint8_t {
   kNone,  ///< not at all: unlike values are pieces
   kMean,
-  kSum  ///< of the unlike values: equal ones are copies
+  kSum  ///< the sum of the unlike values; equal ones are copies
 };
 struct ReductionRule {
-  settings::Pattern pattern;  ///< of module path, op, kernel, kernel family or slot
+  settings::Pattern pattern;  ///< matches a module path, op, kernel, kernel family or slot
   Reduction reduction = Reduction::kMean;
 };
 
-/// In which order the candidate has the first dimensions of an activation; the rest stay.
+/// The order of an activation's first dimensions in the candidate; the others keep their places.
 struct DimensionRule {
   settings::Pattern pattern;
   std::vector<size_t> order;  ///< numbers of the baseline's dimensions
 };
 
-/// Choice whether ranks are compared with ranks, or what all ranks of a run hold, put together. kAuto: put
-/// together if the runs divide their work among ranks in two ways.
+/// The choice between comparing single ranks and comparing the combined values of all ranks.
+/// kAuto: combined values if the runs divide their work among ranks differently.
 enum class LayoutChoice : uint8_t { kAuto, kRanks, kWhole };
 
 struct DiffRules {

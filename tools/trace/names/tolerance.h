@@ -16,7 +16,7 @@
 namespace convtrace::diff {
 
 struct ToleranceRule {
-  settings::Pattern pattern;  ///< of module path, op, kernel, kernel family or slot
+  settings::Pattern pattern;  ///< matches a module path, op, kernel, kernel family or slot
   double relative = 0;        ///< in units of the size that a field is compared with (compare.h)
 };
 

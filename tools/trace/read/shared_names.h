@@ -16,7 +16,7 @@ namespace convtrace::diff {
 class SharedNames {
  public:
   struct Slot {
-    format::StringId id, name;  ///< of the whole text, and of name_of()
+    format::StringId id, name;  ///< the ids of the whole text and of name_of()
     Role role = Role::kOther;
     uint32_t number = 0;
   };
