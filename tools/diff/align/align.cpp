@@ -114,7 +114,7 @@ float fit(const ValueRecord& a, const ValueRecord& b) {
                          (is_parameter_gradient(a.kind) && is_parameter_gradient(b.kind));
   if (!same_kind || a.dtype != b.dtype || a.stats.count != b.stats.count) return 0;
   const bool same_value = a.stats.hash == b.stats.hash;
-  // What an operation takes is not what the module around it takes.
+  // Values of an op and of the module around it correspond only if their bits are equal.
   const bool same_level = static_cast<bool>(a.key.op) == static_cast<bool>(b.key.op);
   if (!same_value && (!same_level || a.fused || b.fused)) return 0;
   const bool same_op = a.key.op == b.key.op && a.key.family == b.key.family;

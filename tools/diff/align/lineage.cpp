@@ -36,8 +36,8 @@ bool flows(const ValueRecord& record) {
          record.kind != Role::kNeeded && !is_other(record.kind);
 }
 
-/// For each record of an op's operand behind the op the record of it in front of the op; kNoMatch
-/// for others.
+/// @return for each record of an operand after its op, the operand's record before the op; kNoMatch
+/// for other records.
 std::vector<uint32_t> operands_before(const StepRecords& step) {
   std::vector<uint32_t> before(step.values.size(), kNoMatch);
   std::unordered_map<uint64_t, uint32_t> last;
@@ -58,13 +58,13 @@ std::vector<uint32_t> operands_before(const StepRecords& step) {
   return before;
 }
 
-/// Whether one is a view of the other with its dimensions in another order.
+/// @return whether one shape is a permutation of the other, and not equal to it.
 bool is_turned(std::span<const uint64_t> a, std::span<const uint64_t> b) {
   return !std::ranges::equal(a, b) && std::ranges::is_permutation(a, b);
 }
 
-/// nullopt: not known, of pieces that the ranks hold in another way, or of a view whose elements are
-/// hashed in another order.
+/// @return nullopt if it is unknown: the ranks divide the two values into pieces differently, or
+/// one is a view whose elements are hashed in another order.
 std::optional<bool> changed(const StepRecords& step, uint32_t producer, uint32_t consumer) {
   const ValueRecord &a = step.values[producer], &b = step.values[consumer];
   if (a.stats.hash == b.stats.hash) return false;
@@ -83,7 +83,8 @@ std::vector<uint32_t> producers_of(const StepRecords& step) {
     const ValueRecord& r = step.values[i];
     if (!flows(r)) continue;
     const Identity id{r.value.storage, r.value.offset, r.bytes, r.value.version, r.dtype};
-    // What a fused kernel writes is a new value, also in memory whose version counter it passes by.
+    // The output of a fused kernel is a new value, although the kernel leaves the memory's version
+    // counter as it was.
     if (r.fused && r.kind == Role::kOutput) {
       first.insert_or_assign(id, i);
       continue;

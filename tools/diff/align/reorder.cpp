@@ -20,7 +20,7 @@ constexpr size_t kMostLikeEach = 8;
 /// The largest distance of partners, in units of the roundoff.
 constexpr double kReach = 256;
 
-/// Whether the statistics of two records differ by no more than rounding.
+/// @return whether the statistics of two records differ by no more than rounding.
 bool alike(const ValueRecord& a, const ValueRecord& b) {
   const ValueView one{a, {}, {}}, other{b, {}, {}};
   const Comparison comparison = compare(one, other);

@@ -15,7 +15,7 @@ bool is_narrow(double unit) { return unit > 0x1p-20; }
 /// @return the largest difference that sums in a type of that roundoff explain.
 double sum_rounding(double unit) { return (is_narrow(unit) ? kWideSumLimit : kOwnSumLimit) * unit; }
 
-/// Whether values are cast to a type and nothing is computed in it.
+/// @return whether a type is only cast to, and no arithmetic is done in it.
 bool is_cast_to(format::DType dtype) {
   return dtype == format::DType::kF4E2M1FN || dtype == format::DType::kF8E8M0FNU;
 }
@@ -25,7 +25,7 @@ uint64_t rows_of(const ValueView& value) {
   return std::max<uint64_t>(value.record.stats.count / value.shape.back(), 1);
 }
 
-/// The ratio of an average over rows to what it averages, which is small where terms cancel.
+/// The ratio of an average over rows to its terms, which is small where terms cancel.
 double cancelled(const Apart& apart, const Difference& source) {
   return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;
 }

@@ -30,10 +30,10 @@ inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
 /// between neighbours is 1 to 4/3 units of the larger, so about half of the elements may be one step
 /// off. Not measured on models; 8 units would be larger than the values.
 inline constexpr double kCastLimit = 1;
-/// Largest change of a norm, by the sources' difference: a norm averages over the elements, so it
-/// changes less than they do. Measured: 0.48; 1.13 where products are truncated.
+/// Largest change of a norm, relative to the sources' difference: a norm averages over the
+/// elements, so it changes less than they do. Measured: 0.48; 1.13 where products are truncated.
 inline constexpr double kNormGain = 1.5;
-/// Largest change of a norm, by the limit of born rounding. A scale that is rounded itself, as the
+/// Largest change of a norm, relative to the limit of born rounding. A rounded scale, such as the
 /// divisor of a spectral norm, changes all elements alike: measured 3.9 units of the roundoff.
 inline constexpr double kNormShare = 5.0 / 8;
 inline constexpr uint64_t kLeastForNorm = 256;
@@ -48,8 +48,9 @@ inline constexpr double kElementGain = 4;
 /// terms, in units of the roundoff. Measured: 19; 270 in f32, where a bias may be added up row by
 /// row.
 inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
-/// Largest norm of the terms, by that of their sum, where they are not known: for a parameter that
-/// a module uses between its calls of others. Measured: 0.3 in 4,228 gradients of 4 models.
+/// Largest norm of the terms, relative to the norm of their sum, where the terms are unknown: for a
+/// parameter that a module uses between its calls of others. Measured: 0.3 in 4,228 gradients of 4
+/// models.
 inline constexpr double kBetweenCalls = 2;
 /// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
 /// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
@@ -66,7 +67,7 @@ inline constexpr double kLossLimit = 16;
 /// one distance by sketches may differ by a factor of 2.
 inline constexpr double kNoiseGain = 3;
 
-/// Whether rounding may make the two runs differ.
+/// The choice of whether rounding may make the two runs differ.
 enum class Exactness : uint8_t {
   kExact,   ///< no: both runs do the same and repeat to the bit, so any difference is a fault
   kInexact  ///< yes

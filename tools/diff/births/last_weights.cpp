@@ -27,7 +27,7 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
   const auto take_one = [&](const ValueRecord& record) {
     const auto [known, is_new] = run.parameters.try_emplace(parameter_key(record));
     Held& held = known->second;
-    // Of a parameter that was written in the step as well the later record counts.
+    // If the program also wrote the parameter in this step, the later of the two records is kept.
     if (!is_new && held.step == step.step && is_before(record, held.record)) return;
     run.moves |=
         !is_new && record.kind == Role::kParameter && held.record.stats.hash != record.stats.hash;

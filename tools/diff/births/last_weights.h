@@ -1,7 +1,7 @@
 #pragma once
 /// @file last_weights.h
-/// The last record of each parameter of both runs: what a parameter was before a step, in which it
-/// may have no record; and what else of the steps before says what the runs do to their parameters.
+/// The last record of each parameter of both runs: its value before a step that may not record it.
+/// Also keeps whether the earlier steps showed updates, gradients and backward passes.
 ///
 /// Place:    rank_diff.h, once for each step up to its root.
 /// Memory:   a record for each parameter of each run.
@@ -29,30 +29,30 @@ class LastWeights {
     [[nodiscard]] ValueView view() const { return {record, shape, samples}; }
   };
 
-  /// Notes the parameters of a step. Call it once its root was looked for.
+  /// Takes the parameters of a step. Call it after the search for the step's root.
   void take(const StepRecords& step, bool in_base);
 
   struct OfRun {
     std::unordered_map<uint64_t, Held> parameters;  ///< by parameter_key()
     bool moves = false;                             ///< a parameter has changed
     bool has_updates = false;                       ///< an optimizer was observed
-    bool has_gradients = false;                     ///< of parameters, as an optimizer gets them
-    bool went_back = false;                         ///< a backward pass was made
+    bool has_gradients = false;                     ///< the optimizer's gradients were recorded
+    bool went_back = false;                         ///< a backward pass was observed
   };
   [[nodiscard]] const OfRun& of(bool in_base) const { return in_base ? base_ : cand_; }
 
   /// @return the last record of the parameter, by parameter_key(); null if there is none.
   [[nodiscard]] const Held* find(bool in_base, uint64_t parameter) const;
 
-  /// Whether a run, with the step that follows, updates parameters by gradients that are not recorded,
-  /// as those that an optimizer takes whose step is compiled.
+  /// @return whether a run, `step` included, updates parameters by gradients that are not recorded,
+  /// as a compiled optimizer step does.
   [[nodiscard]] bool moves_unseen(const StepRecords& step, bool in_base) const;
 
  private:
   OfRun base_, cand_;
 };
 
-/// Whether a value is made in a backward pass.
+/// @return whether a value was made in a backward pass.
 [[nodiscard]] bool is_of_backward(const ValueRecord& record);
 
 }  // namespace convtrace::diff

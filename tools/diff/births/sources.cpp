@@ -123,8 +123,8 @@ Difference Sources::around(const ValueRecord& record, double size) const {
   return difference;
 }
 
-/// Whether the value is data that a root module takes. A value that is made of outputs, such as the
-/// floats that a criterion takes, is no data.
+/// @return whether the value is data that a root module takes. A value that is made of outputs,
+/// such as a criterion's floating-point input, is not data.
 bool Sources::is_given(const ValueRecord& record) const {
   if (record.key.phase != format::Phase::kData) return false;
   const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
@@ -315,7 +315,7 @@ std::optional<double> Sources::of_gradient(const ValueRecord& parameter) const {
   return found == gradients_.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Whether torch.nn.utils.parametrize has put the module there.
+/// @return whether the module was inserted by torch.nn.utils.parametrize.
 bool Sources::is_parametrized(const ValueRecord& record) const {
   return names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
 }

@@ -42,14 +42,14 @@ class Sources {
   explicit Sources(format::Definitions& names) : names_(names) {}
 
   void begin_step(const Lineage& lineage, size_t matches);
-  /// Values that one run alone has: of gradients of outputs the norms are known all the same. Call
-  /// it for the baseline first. @param indices  in the step's values
+  /// Takes values that only one run has, for the norms of its output gradients. Call it for the
+  /// baseline first. @param indices  in the step's values
   void take_alone(const StepRecords& step, std::span<const uint32_t> indices);
 
   /// @return what `record`, number `match` of the step, was made of.
   [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;
 
-  /// Whether `match` is a value that another record of the step described.
+  /// @return whether an earlier record of the step describes the same value.
   [[nodiscard]] bool is_described(uint32_t match) const {
     return lineage_->seen_from[match] != kNoMatch;
   }
@@ -58,7 +58,7 @@ class Sources {
   void take(uint32_t match, const ValueRecord& base, const ValueRecord& cand,
             const Difference& difference);
 
-  /// Records that nothing is known of a value: what is made of it may have any source so far.
+  /// Records that a value's difference is unknown: values made of it may have any earlier source.
   void take_unknown(uint32_t match) { differences_[match] = all_; }
 
   /// Records a parameter's value, which holds until the next call for it.
@@ -75,24 +75,24 @@ class Sources {
   [[nodiscard]] double of_buffer_before(const ValueRecord& buffer) const;
   /// @return the relative difference of a parameter's gradient in this step, if both runs have it.
   [[nodiscard]] std::optional<double> of_gradient(const ValueRecord& parameter) const;
-  /// @return the difference of the values whose signs decide what an activation's gradient passes
-  /// on: all outputs of the forward pass so far. Behind the last outermost module there is the loss
-  /// alone, which is made of outputs of outermost modules.
+  /// @return the difference of the values whose signs decide which elements of an activation's
+  /// gradient are passed on: all outputs of the forward pass so far. After the last outermost
+  /// module only the loss follows, which is made of outputs of outermost modules.
   [[nodiscard]] const Difference& signs_of(const ValueRecord& gradient) const {
     return gradient.key.scope.value == last_outermost_ ? outermost_ : forward_;
   }
-  /// Whether a value is the gradient of a parameter, or of what a parametrization makes of one: a
-  /// sum over all rows, in which much may cancel.
+  /// @return whether a value is the gradient of a parameter, or of a parametrized weight: a sum
+  /// over all rows, whose terms may cancel.
   [[nodiscard]] bool is_summed_gradient(const ValueRecord& record) const;
-  /// Norm of what the gradient of a parameter sums: the output gradients of its module, times the
-  /// inputs' rows for a matrix. Means little for is_between_calls().
+  /// @return the norm of the terms of a parameter's gradient: the output gradients of its module,
+  /// times the inputs' rows for a matrix. Unreliable if is_between_calls().
   [[nodiscard]] double summed_norm(const ValueView& gradient) const;
 
-  /// Whether a gradient is of a parameter whose module has called others: what it was used for has
-  /// no record. Not so in parametrizations, whose calls are products.
+  /// @return whether a gradient belongs to a parameter whose module calls others, so that its use
+  /// between these calls has no record. False in parametrizations, whose calls are products.
   [[nodiscard]] bool is_between_calls(const ValueRecord& gradient) const;
 
-  /// A step all of whose values agree bit by bit: parameters among them.
+  /// Takes a step all of whose values agree bit by bit, parameters included.
   void take_equal_step() {
     parameters_.clear();
     outputs_.clear();
@@ -107,8 +107,8 @@ class Sources {
     bool over = false;  ///< it has given its outputs
   };
   struct Parameter {
-    double relative = 0;  ///< of a matrix
-    double row_norm = 0;  ///< of a matrix: root mean square of the norms of its rows
+    double relative = 0;  ///< relative difference of a matrix
+    double row_norm = 0;  ///< root mean square of the norms of a matrix's rows
     double columns = 0;
     double absolute = 0;  ///< root mean square of the differences of a vector's elements
   };
@@ -129,8 +129,8 @@ class Sources {
   format::Definitions& names_;
   const Lineage* lineage_ = nullptr;
   std::vector<Difference> differences_;  ///< by match
-  /// Outputs by the hash in the baseline, of this step and of the one before: what a program gives
-  /// its modules as data may be one that it kept, as the state of a recurrence.
+  /// Outputs of this step and the previous one, by the baseline's hash: a program may keep an
+  /// output and pass it to a module as data, such as a recurrent state.
   struct Output {
     uint64_t cand_hash;
     Difference difference;
@@ -147,8 +147,8 @@ class Sources {
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
   Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it
   Difference backward_, all_;
-  Difference outermost_;         ///< of outputs of modules that are called by no other
-  uint32_t last_outermost_ = 0;  ///< of these the scope of the last that gave more than a number
+  Difference outermost_;         ///< difference of the outputs of outermost modules
+  uint32_t last_outermost_ = 0;  ///< the last outermost module with a non-scalar output
   mutable std::unordered_map<uint32_t, uint32_t> parents_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 using format::Sketch;
 using Buckets = std::array<double, Sketch::kBuckets>;
 
-constexpr double kNoGain = -1;  ///< what explains a difference is not known, or nothing does
+constexpr double kNoGain = -1;  ///< the explanation is unknown, or there is none
 
 /// @return the relative difference of an update that its gradient and rounding explain; 0 if the
 /// gradient is not known.
@@ -54,7 +54,7 @@ double apart_in_norm(double a, double b) {
   return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
 }
 
-/// What sums of products of sketches deviate by, from the sum of their squares.
+/// @return the chance deviation of a sum of sketch products, from the sum of their squares.
 double by_chance(double spread) {
   return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
 }
@@ -121,7 +121,7 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   const double update = std::max(product(in_base, in_base), product(in_cand, in_cand));
   const double weight = product(before.base, before.base);
   const double squared = product(apart, apart);
-  // An update below the resolution of f32 says nothing about the optimizer.
+  // An update below the resolution of f32 is no evidence about the optimizer.
   if (update <= kSketchFloor * kSketchFloor * weight) return;
   // An adaptive optimizer turns a gradient that is only rounding, as that of a bias before a norm,
   // into updates of full size.

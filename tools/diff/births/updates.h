@@ -32,7 +32,7 @@ inline constexpr double kDecayLimit = 0.85;
 /// deviations. One standard deviation is the product of the norms divided by the root of kBuckets;
 /// five occur less than once in a million steps.
 inline constexpr double kChance = 5;
-/// Largest difference of the norms of all updates, by that of the norms of all gradients.
+/// Largest difference of the norms of all updates, relative to that of the norms of all gradients.
 inline constexpr double kUpdateNormGain = 2;
 /// Relative difference of all gradients together from which on updates are not judged any more, and
 /// of one parameter's gradient from which on its updates are left out: in this and all later steps,
@@ -102,17 +102,17 @@ class Updates {
     bool had_unlike_gradient = false;
   };
 
-  /// Of a parameter in pieces.
+  /// The step before, for a parameter in pieces.
   struct Norms {
     double apart = 0;  ///< norm in the baseline - norm in the candidate
     bool had_unlike_gradient = false;
   };
 
   std::unordered_map<uint64_t, Parameter> before_;
-  std::unordered_map<uint64_t, std::array<uint64_t, 2>> hashes_before_;  ///< of both runs
+  std::unordered_map<uint64_t, std::array<uint64_t, 2>> hashes_before_;  ///< the baseline's first
   std::unordered_map<uint64_t, Norms> norms_before_;
   bool gradients_were_unlike_ = false;
-  std::vector<Update> updates_;         ///< of this step
+  std::vector<Update> updates_;         ///< the updates of this step
   std::vector<UpdateFault> held_back_;  ///< updates that one run, or one rank of it, has not made
   /// Squared norms of all gradients, and of their differences.
   double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;

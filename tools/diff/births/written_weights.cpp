@@ -9,7 +9,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// Whether the size of a difference to the record is known.
+/// @return whether the size of a difference from the record can be measured.
 bool is_measured_value(const ValueRecord& record) {
   return record.capture != format::Capture::kHash &&
          format::number_class(record.dtype) == format::NumberClass::kFloat;
@@ -37,7 +37,7 @@ StepRecords one_value(uint32_t step, const ValueView& value, format::StringId sl
   return one;
 }
 
-/// When a parameter was written that had that record before.
+/// @return when the program wrote the parameter after its record `before`, in words.
 std::string written_text(const ValueRecord& before, uint32_t step_before, uint32_t step) {
   const std::string number = std::to_string(step_before);
   const bool is_updated = is_update(before);
@@ -51,7 +51,8 @@ std::string written_text(const ValueRecord& before, uint32_t step_before, uint32
          " and step " + std::to_string(step);
 }
 
-/// @return how many parameters one run alone wrote, or more often, besides one, in words; "" for none.
+/// @return how many further parameters one run wrote more often than the other, in words; "" if
+/// none.
 std::string others(const StepRecords& base, const StepRecords& cand) {
   std::unordered_map<uint64_t, int> more;
   for (const ValueRecord& record : base.written) ++more[parameter_key(record)];
@@ -92,7 +93,8 @@ std::optional<WrittenWeights::State> WrittenWeights::Side::behind(uint64_t param
   return held == nullptr ? std::nullopt : std::optional(State{held->view(), held->step});
 }
 
-/// Where no optimizer was observed, a parameter that is written is not recorded again: that is an update.
+/// Without an observed optimizer, a write after a backward pass counts as an update and is not
+/// recorded.
 bool WrittenWeights::Side::may_be_old(const State& state) const {
   const ValueRecord& record = state.value.record;
   const bool has_updates =
@@ -107,16 +109,17 @@ bool WrittenWeights::Side::may_be_old(const State& state) const {
          });
 }
 
-/// Whether a module's parameters are the output's module's own, or of a module inside it whose calls are
-/// not recorded: one whose function is used without a call, or is part of a compiled region.
+/// @return whether the parameters in `scope` belong to the output's module, or to a module inside
+/// it whose calls are not recorded: its function is used without a call, or it is part of a
+/// compiled region.
 bool WrittenWeights::is_used_by(const Side& side, format::StringId scope) const {
   const format::StringId user = side.output.key.scope;
   return scope == user ||
          (!side.called.contains(scope) && is_inside(names_.text(scope), names_.text(user)));
 }
 
-/// What one run has recorded more often than the other in front of the output, it alone has written.
-/// @return none where nothing is known of the parameter before the step's last record of it.
+/// A parameter that one run recorded more often before the output was written by that run alone.
+/// @return nullopt if no record of the parameter precedes the step's last one.
 std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side, const Side& other,
                                                          uint64_t parameter) const {
   const size_t here = side.count(parameter), there = other.count(parameter);
@@ -127,7 +130,7 @@ std::optional<WrittenWeights::Used> WrittenWeights::used(const Side& side, const
   return Used{*now, *before, written};
 }
 
-/// @return none where the parameter agrees, differed as much before, or explains too little.
+/// @return nullopt if the parameter agrees, differed as much before, or explains too little.
 std::optional<WrittenWeight> WrittenWeights::compared(uint32_t step, const Used& base,
                                                       const Used& cand, double difference) const {
   if (!base.written && !cand.written) return std::nullopt;

@@ -1,12 +1,11 @@
 #pragma once
 /// @file written_weights.h
-/// Parameters that the program wrote itself: by no optimizer's step, but by a merge, an average, a
-/// swap, weights that are clipped or loaded again. The observer records them anew before their next
-/// use; such records are judged by no other rule, and one run may have them alone.
+/// Parameters that the program wrote outside of an optimizer's step: by a merge, an average, a
+/// swap, clipping or loading. The observer records them again before their next use. No other rule
+/// judges these records, and only one run may have them.
 ///
-/// A module whose inputs agree and whose output does not is innocent where a parameter of it was
-/// written so, by one run alone or otherwise, agreed before that, and differs now by as much as the
-/// output.
+/// A module whose inputs agree and whose output differs is not at fault if the program wrote one of
+/// its parameters, which agreed before that and now differs by as much as the output.
 ///
 /// Place:    rank_diff.h, at its root.
 /// Threads:  not thread-safe.
@@ -25,7 +24,7 @@
 
 namespace convtrace::diff {
 
-/// A parameter as it was when the root was computed, in both runs.
+/// A parameter at the time when the root was computed, in both runs.
 struct WrittenWeight {
   StepRecords base, cand;  ///< one value each
   Comparison comparison;
@@ -34,7 +33,7 @@ struct WrittenWeight {
 
 class WrittenWeights {
  public:
-  /// @param names  texts of the records' ids. @param last  as they were before the step.
+  /// @param names  texts of the records' ids. @param last  the parameters before the step.
   WrittenWeights(format::Definitions& names, const LastWeights& last)
       : names_(names), last_(last) {}
 
@@ -45,8 +44,8 @@ class WrittenWeights {
                                                     const ValueRecord& base_output,
                                                     const ValueRecord& cand_output,
                                                     double difference) const;
-  /// @return whether the parameters that the output was computed with were compared, and are equal bit by
-  /// bit; nullopt if no run has a record of one.
+  /// @return whether the parameters that the output was computed with were compared, and are equal
+  /// bit by bit; nullopt if neither run has a record of one.
   [[nodiscard]] std::optional<Shown> shown(const StepRecords& base, const StepRecords& cand,
                                            const ValueRecord& base_output,
                                            const ValueRecord& cand_output) const;
@@ -62,20 +61,20 @@ class WrittenWeights {
     Side(const StepRecords& step, bool is_base, const ValueRecord& used_by,
          const LastWeights& last_weights);
 
-    /// @return how often a parameter is recorded in the step in front of the output.
+    /// @return how often a parameter is recorded in the step before the output.
     [[nodiscard]] size_t count(uint64_t parameter) const;
-    /// @return the parameter behind so many of these records; none where nothing is known of it.
+    /// @return the parameter after the first `records` of these; nullopt if it has no record.
     [[nodiscard]] std::optional<State> behind(uint64_t parameter, size_t records) const;
-    /// Whether the program may have moved a parameter since, and no record shows it.
+    /// @return whether the program may have changed a parameter since, without a record.
     [[nodiscard]] bool may_be_old(const State& state) const;
 
     const StepRecords& records;
     const bool in_base;
     const ValueRecord& output;
     const LastWeights& last;
-    /// Records of parameters in front of the output, by parameter_key(), in execution order.
+    /// Records of parameters before the output, by parameter_key(), in execution order.
     std::unordered_map<uint64_t, std::vector<const ValueRecord*>> weights;
-    std::unordered_set<format::StringId> called;  ///< modules of which outputs are recorded
+    std::unordered_set<format::StringId> called;  ///< modules with recorded outputs
   };
   /// A parameter of one run when an output was computed, and before it was written.
   struct Used {

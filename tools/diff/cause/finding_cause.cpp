@@ -29,14 +29,15 @@ bool has_counterpart(const FindingReport& finding, const Findings& others) {
       others.list, [&](const FindingReport& other) { return same_place(finding, other); });
 }
 
-/// Whether the finding is about the root's op, or about an op in the module call whose value it is.
+/// @return whether the finding is about the root's op, or about an op in the module call that has
+/// the root as its value.
 bool is_about_op_of(const FindingReport& finding, const RecordReport& root) {
   if (!root.op.empty()) return finding.op == root.op;
   return !finding.op.empty() && !root.scope.empty() && finding.scope == root.scope &&
          finding.phase == root.phase;
 }
 
-/// Whether the finding is about the op whose backward made the root, in the root's step.
+/// @return whether the finding is about the op whose backward made the root, in the root's step.
 bool is_about_maker_of(const FindingReport& finding, const RootReport& root) {
   return root.made_by && finding.step == root.record.step && !finding.op.empty() &&
          std::ranges::any_of(root.made_by->makers, [&](const Maker& maker) {
@@ -45,8 +46,8 @@ bool is_about_maker_of(const FindingReport& finding, const RootReport& root) {
          });
 }
 
-/// Whether values may differ between two runs that both have it: by what lay in the memory, or by
-/// who was faster.
+/// @return whether two runs that both have the finding may still differ: by the earlier contents of
+/// the memory, or by the outcome of a race.
 bool differs_by_chance(format::FindingKind kind) {
   using Kind = format::FindingKind;
   return kind == Kind::kNeverWritten || kind == Kind::kCrossStreamReuse ||

@@ -13,7 +13,7 @@ namespace {
 
 using format::Phase;
 
-/// Whether a name is that of a fact's modules, one of which may stand for many.
+/// @return whether `scope` is one of the fact's modules; one name pattern may stand for many.
 bool is_in(const FactDifference& fact, const std::string& scope) {
   if (fact.modules == 1) return fact.scope == scope;
   return shape_of(fact.scope) == shape_of(scope) && pattern_of(fact.scope, scope) == fact.scope;
@@ -29,7 +29,7 @@ std::vector<std::string> around(std::string scope) {
   return scopes;
 }
 
-/// Of any rank: what several ranks have in common is one difference.
+/// Accepts facts of any rank, since a difference that several ranks share is recorded once.
 bool was_before(const FactDifference& fact, const RecordReport& root) {
   return fact.step == format::kNoStep || fact.step <= root.step;
 }
@@ -80,13 +80,13 @@ std::optional<Cause> by_write(const DiffResult& result) {
        "the first output that differs is of its module"}};
 }
 
-/// Whether a setting decides about values of a phase: some are of gradients or of evaluation alone.
+/// @return whether a setting affects a phase: some affect only gradients or only evaluation.
 bool is_of_phase(const FactDifference& fact, Phase phase) {
   if (fact.name == "training in evaluation") return phase == Phase::kEvaluation;
   return phase == Phase::kBackward || (fact.name != "frozen" && fact.name != "tied");
 }
 
-/// The gradient of a weight that is another module's, too, in one run alone.
+/// The root is the gradient of a weight that two modules share in only one run.
 std::optional<Cause> by_shared_weight(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   constexpr std::string_view kGradient = "grad:";
@@ -102,7 +102,8 @@ std::optional<Cause> by_shared_weight(const DiffResult& result) {
   return std::nullopt;
 }
 
-/// Whether a fact is of modules inside that of the root, an output, and no output of these was compared.
+/// @return whether the root is an output, and a fact concerns modules inside the root's module,
+/// whose own outputs were not compared.
 bool is_hidden_inside(const FactDifference& fact, const RootReport& root) {
   if (!root.record.slot.starts_with("output:")) return false;
   FactDifference outer = fact;
@@ -143,7 +144,7 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
                 module + ", and this module is inside, whose own output was not compared");
 }
 
-/// What is known of the first update that differs.
+/// @return the evidence for an optimizer setting: the first differing value is an update.
 std::string update_evidence(const RootReport& root) {
   const bool agrees = std::ranges::any_of(root.flow.sources, [](const FlowStep& one) {
     return one.value.slot.starts_with("grad:") && is_match(one.value.comparison.verdict);
@@ -217,11 +218,11 @@ std::optional<Cause> by_values(const DiffResult& result, bool certain) {
   return Cause{shown->rule, shown->text, shown->evidence};
 }
 
-/// What the values alone show, and what they show where no setting and no generator is the reason.
+/// Causes that the values alone prove, and those that apply if no setting and no generator does.
 std::optional<Cause> by_certain_values(const DiffResult& result) { return by_values(result, true); }
 std::optional<Cause> by_other_values(const DiffResult& result) { return by_values(result, false); }
 
-/// Numbers are drawn from a generator in another state: initial weights, data, dropout.
+/// Random numbers come from a generator in another state: initial weights, data, dropout.
 std::optional<Cause> by_generator(const DiffResult& result) {
   const RootReport& root = *result.root;
   const bool draws = root.weights_differ || root.record.phase == Phase::kData ||

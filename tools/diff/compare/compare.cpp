@@ -48,8 +48,8 @@ SampleDistance sample_distance(const ValueView& base, const ValueView& cand) {
   return distance;
 }
 
-/// What the extrema and the sums of absolute values say: |a - b| is at least the difference of two
-/// extrema, and of the sums by the root of their terms. NaN: not known.
+/// @return a lower bound of the norm of a - b: the largest difference of two extrema, or of the
+/// sums of absolute values, divided by the root of the element count. NaN: unknown.
 double least_distance(const Stats& a, const Stats& b) {
   double least = 0;
   for (const format::Scalar Stats::*const number : {&Stats::min, &Stats::max, &Stats::amax})
@@ -102,7 +102,7 @@ bool same_shape(const ValueView& base, const ValueView& cand) {
 
 bool has_statistics(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
 
-/// Whether two values have the same numbers, whatever their types and shapes.
+/// @return whether two values have the same numbers, whatever their types and shapes.
 bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   const auto numbers = [](const ValueRecord& r) {
     return std::array{tools::extreme_as_double(r.dtype, r.stats.min),

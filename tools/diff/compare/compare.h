@@ -102,7 +102,7 @@ struct Apart {
   double mean = 0;     ///< |mean(a) - mean(b)| in units of the root mean square
   double element = 0;  ///< ElementReport::max_scaled, where both values are stored
   double size = 0;     ///< the larger norm itself
-  double floor = 0;    ///< of `rms`, which says nothing about smaller distances
+  double floor = 0;    ///< the resolution of `rms`: smaller distances cannot be told from 0
   uint64_t count = 0;  ///< finite elements
 };
 /// Measures the distance of two records. Without sketches (older traces) `rms` is a lower bound
@@ -133,7 +133,7 @@ struct Comparison {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == Role::kInput;
 }
-/// What a comparison of some values has shown.
+/// The outcome of comparing a set of values.
 enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };
 
 /// The comparison of memory that no op has written: its contents do not matter.
@@ -142,7 +142,7 @@ inline constexpr Comparison kUnwritten = {.verdict = Class::kWithinNoise, .field
 /// @return whether two values have the same statistics apart from their hashes, which have two
 /// versions.
 [[nodiscard]] bool alike_but_for_hashes(const format::Stats& base, format::Stats cand);
-/// The comparison of values of which only hashes of two versions are known.
+/// The comparison of values that are known only by hashes of different versions.
 inline constexpr Comparison kUnknown = {
     .verdict = Class::kBitDifference, .field = Field::kHash, .bits_known = false};
 

@@ -21,7 +21,8 @@ std::vector<size_t> long_ones(std::span<const uint64_t> shape, const std::vector
   return result;
 }
 
-/// Of a value all of whose elements are among its samples: else they are not the same elements.
+/// @return the samples if they include all elements, else none: in another order of dimensions a
+/// partial sample takes other elements.
 std::vector<std::byte> all_samples(const ValueView& value) {
   const ValueRecord& record = value.record;
   const size_t all = record.stats.count * tools::component_bytes(record.dtype);

@@ -42,8 +42,8 @@ struct ElementReport {
   double max_scaled = 0;
   double cosine = 1;                 ///< over the elements that are finite in both
   std::array<uint64_t, 3> within{};  ///< by kWithin
-  bool has_ulps = false;             ///< whether the type is a floating-point type
-  std::array<uint64_t, 7> ulps{};    ///< of finite elements, by kUlpLimits
+  bool has_ulps = false;             ///< the type is a floating-point type
+  std::array<uint64_t, 7> ulps{};    ///< counts of finite elements, by kUlpLimits
   std::optional<uint64_t> first;     ///< first component that differs, in row-major order
   double first_base = 0, first_cand = 0;
   std::optional<Histogram> histogram;  ///< if a range was given

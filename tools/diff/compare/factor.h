@@ -11,9 +11,9 @@ namespace convtrace::diff {
 
 struct Factor {
   double value = 1;  ///< the candidate over the baseline
-  double rest = 0;   ///< of the candidate, relative to its size, that is no multiple
+  double rest = 0;   ///< the part of the candidate that is no multiple, relative to its size
 
-  /// Whether it is one, as far as 0.1 % and the rest tell.
+  /// @return whether it is 1, within 0.1 % and the rest.
   [[nodiscard]] bool is_one() const;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file excuses.h
-/// What a difference of versions, switches, packages or devices does to numbers, and whether it
-/// excuses that equal programs round differently. What excuses is a list, each row with its reason:
+/// The effect of a difference in versions, switches, packages or devices on numbers, and whether it
+/// excuses that equal programs round differently. The excuses are a list, each row with its reason:
 /// a fact that is not on it excuses nothing.
 ///
 /// Place:    called for each difference that preflight.h finds.
@@ -15,7 +15,7 @@
 namespace convtrace::diff {
 
 enum class Excuse {
-  kNone,      ///< computes nothing: a difference of bits is not of it
+  kNone,      ///< computes nothing: it causes no difference of bits
   kMay,       ///< may choose what is computed: options, seeds, another machine
   kOnDevice,  ///< as kRounding, where a GPU computes
   kRounding,  ///< makes sums round differently: versions, threads, libraries, algorithms

@@ -66,7 +66,7 @@ class FactStream {
       touched.insert(std::move(key));
     }
   }
-  /// The steps that both runs have begin.
+  /// Begins the steps that both runs have.
   void begin_common() {
     for (auto& [key, known] : known_) known.moved_before = std::exchange(known.moved, false);
   }
@@ -135,8 +135,8 @@ class FactDiff::Rank {
       const auto a = base_.next_step(), b = cand_.next_step();
       return a && b ? std::min(a, b) : a ? a : b;
     };
-    // Modes are told in the step behind the one of which they are (mode()), and generators as they were
-    // when it ended, which says what was drawn in a step in which the runs part.
+    // A mode is recorded one step late (mode()). A generator's state is recorded after the step, so
+    // it shows the draws of the step in which the runs part.
     for (auto step = next(); step && (*step <= last_step || *step - 1 == last_step);
          step = next()) {
       base_.take(*step, touched);
@@ -185,8 +185,8 @@ class FactDiff::Rank {
     return last_part(ours->value);
   }
 
-  /// What was so at a module's first call: autocast, parameters without gradients, parameters of other
-  /// modules. @param none  stands for a module that does not have the fact.
+  /// Compares a fact of a module's first call: autocast, frozen parameters, parameters of other
+  /// modules. @param none  stands for a module without the fact.
   void of_first_call(const Key& key, const Known* a, const Known* b, const char* none,
                      uint32_t step) {
     const auto kind = class_in_both(key.first);
@@ -195,9 +195,9 @@ class FactDiff::Rank {
     module(key.first, *kind, key.second, text(a), text(b), step, true);
   }
 
-  /// Whether a module trains in evaluation mode, or is evaluated in training mode: of a module that has
-  /// a setting for training alone, or whose owner's mode does not differ. Of a whole model that trains
-  /// the observer knows it a step later than it is so (graded_calls.h).
+  /// Compares whether a module trains in evaluation mode, or is evaluated in training mode. Only
+  /// for a module that has a setting for training alone, or whose owner's mode does not differ. The
+  /// observer records training of a whole model one step late (graded_calls.h).
   void mode(const Key& key, const Known* a, const Known* b, uint32_t step) {
     const std::string &scope = key.first, &name = key.second;
     const auto kind = class_in_both(scope);
@@ -229,7 +229,7 @@ class FactDiff::Rank {
            since, true);
   }
 
-  /// Whether the module has a setting that decides only what training computes.
+  /// @return whether the module has a setting that acts only in training.
   [[nodiscard]] bool acts_in_training(const std::string& scope) const {
     const Known* known = base_.find({scope, "attributes"});
     if (known == nullptr) return false;
@@ -279,7 +279,7 @@ class FactDiff::Rank {
                            .from_the_start = !agreed_.contains(name)});
   }
 
-  /// Whether the generator is used: one that no run draws from has no effect.
+  /// @return whether either run draws from the generator: otherwise it has no effect.
   [[nodiscard]] bool moves(const std::string& name) const {
     const Key key{"", "rng." + name};
     return base_.find(key)->moved || cand_.find(key)->moved;

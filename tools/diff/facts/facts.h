@@ -66,9 +66,9 @@ struct CodePlace {
 /// @return one line, not escaped: "cpp_fused_gelu_4 made of linear_1, gelu at model.py:6".
 [[nodiscard]] std::string generated_text(const GeneratedCall& call);
 
-/// What a FactDiff has found, to be joined with that of other ranks.
+/// The results of a FactDiff, to be joined with those of other ranks.
 struct FactState {
-  std::vector<FactDifference> all{};  ///< of single modules and groups
+  std::vector<FactDifference> all{};  ///< differences of single modules and groups
   /// By scope; baseline first, candidate second.
   std::map<std::string, std::array<CodePlace, 2>> places{};
   std::map<std::string, GeneratedCall> generated{};  ///< by "SCOPE.OP", the candidate's first

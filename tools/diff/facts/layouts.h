@@ -1,6 +1,6 @@
 #pragma once
 /// @file layouts.h
-/// Whether two runs divide their tensors among ranks alike, by what DTensors say of themselves.
+/// Reads how a run divides its tensors among ranks, from the facts that its DTensors recorded.
 ///
 /// Place:    diff.cpp, before traces are paired. Reads only chunks with facts.
 /// Source:   facts `placement.NAME`, format/FORMAT.md section 6.6.

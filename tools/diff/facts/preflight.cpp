@@ -25,9 +25,9 @@ std::string command_text(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Whether torch.compile made code of the program: calls in its regions are facts. Where they are
-/// not recorded (`--compiled off`) functorch tells, which neither torch nor an import of
-/// torch._dynamo brings (2.13): the first function that is compiled does.
+/// @return whether torch.compile compiled a part of the program: calls in its regions are facts. If
+/// they are not recorded (`--compiled off`), the package functorch shows it: the first compiled
+/// function imports it, which neither torch nor an import of torch._dynamo does (2.13).
 bool is_compiled(const format::TraceMeta& meta) {
   return std::ranges::any_of(meta.facts, [](const auto& fact) {
     return fact.first.starts_with("compiled.") || fact.first == "package.functorch";
@@ -51,7 +51,7 @@ Facts facts_of(const format::TraceMeta& meta) {
 /// what calls of compiled regions are made of, and how the program ended (coverage.h).
 bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // reported with the offset of the steps
-  // What they led to is in CONVTRACE_STEPS.
+  // Their effect is recorded in CONVTRACE_STEPS.
   if (name == "overhead" || name == "setting.CONVTRACE_OVERHEAD") return true;
   for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "compiled.",
                              "compiled_made.", "compiled_dropped.", "run.", "exit."})
@@ -60,8 +60,8 @@ bool is_about_files(std::string_view name) {
                                           name.ends_with("log_file") || name.ends_with("LOG_FILE"));
 }
 
-/// Of the variables of both environments those that differ, as the text of one run has them.
-/// @return nullopt if it has none of them.
+/// @return the environment variables that differ from the other run's, with the values of this run;
+/// nullopt if this run has none of them.
 std::optional<std::string> variables_of(const std::set<std::string>& ours,
                                         const std::set<std::string>& theirs) {
   constexpr size_t kMost = 8;

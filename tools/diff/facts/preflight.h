@@ -24,7 +24,7 @@ inline constexpr const char* kEnvironment = "environment";
 /// How a process was started; unknown parts are empty.
 struct RunCommand {
   std::vector<std::string> words;  ///< the command line
-  std::string executable;          ///< of Python
+  std::string executable;          ///< the path of Python
   std::string directory, python_path;
   std::map<std::string, std::string> files{};  ///< hashes of the program's own files, by name
   /// Ranks that torchrun started on one machine; 0: they were started otherwise. `words` start them.

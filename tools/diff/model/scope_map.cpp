@@ -48,8 +48,8 @@ std::string_view leaf(std::string_view path) {
 struct ScopeMap::Module {
   StringId scope;
   std::string_view path, leaf;
-  uint64_t shape = 0;                 ///< of names, types and shapes of outputs and parameters
-  uint64_t weights = 0, outputs = 0;  ///< of their values; 0: none
+  uint64_t shape = 0;                 ///< hash of names, types and shapes of outputs and parameters
+  uint64_t weights = 0, outputs = 0;  ///< hashes of their values; 0: none
   bool has_parameters = false;
 
   [[nodiscard]] bool same_values(const Module& other) const {

@@ -45,7 +45,7 @@ class ScopeMap {
   /// record.
   void learn(const StepRecords& base, const StepRecords& cand);
 
-  /// Whether every module keeps its name.
+  /// @return whether every module has the same name in both runs.
   [[nodiscard]] bool is_identity() const { return pairs_.empty(); }
   /// @return the baseline's module. If the candidate's name belongs to another module of the
   /// baseline, an id without a text.

@@ -7,7 +7,7 @@
 namespace convtrace::diff {
 namespace {
 
-constexpr double kSmallest = 1e-12;  ///< what falls into the first bin
+constexpr double kSmallest = 1e-12;  ///< smaller values fall into the first bin
 constexpr int kBinsPerDecade = 4;
 
 bool operator==(const HeatMap::Cell& a, const HeatMap::Cell& b) {

@@ -44,7 +44,7 @@ enum class Heat : uint8_t {
 
 class HeatMap {
  public:
-  /// Of values in one module, phase and step: the largest heat, and the gravest class.
+  /// The largest heat and the gravest class of the values in one module, phase and step.
   struct Cell {
     Heat heat = Heat::kNothing;
     Class verdict = Class::kIdentical;

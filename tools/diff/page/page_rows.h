@@ -17,7 +17,7 @@
 
 namespace convtrace::diff {
 
-/// Of the values that agree, and of those that do not: the first of each.
+/// Most rows of values that agree, and of values that do not; the first ones are kept.
 inline constexpr size_t kMaxPageRows = 25'000;
 /// A row, little-endian: tensor (u32), index of the step (u32), then f32: mean, its difference, l2
 /// norm, its difference, tolerance of the deciding field; class (u8), deciding field (u8).

@@ -146,7 +146,7 @@ class HtmlReport {
     out_ << "</details>\n";
   }
 
-  /// What the two runs do not have in common, with links to the tables.
+  /// @return the differences of the two runs besides the root, with links to the tables.
   [[nodiscard]] std::vector<std::string> differences() const {
     constexpr size_t kNamed = 3;
     std::vector<std::string> items;
@@ -167,7 +167,7 @@ class HtmlReport {
     return items;
   }
 
-  /// What else the verdict rests on, or leaves open.
+  /// Lists the further evidence for the verdict, and its limits.
   void notes() {
     std::vector<std::string> items;
     const auto add = [&items](const char* what, const std::vector<std::string>& lines) {

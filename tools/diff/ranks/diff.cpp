@@ -202,7 +202,7 @@ class Diff {
     return true;
   }
 
-  /// Whether a trace may contain only the beginning of its last step.
+  /// @return whether a trace may end within its last step.
   static bool is_cut(const Stream& stream) {
     return stream->reader().state() != reader::TraceState::kComplete;
   }
@@ -324,7 +324,7 @@ class Diff {
     return {base.reader(), cand.reader(), every_value, offset};
   }
 
-  /// Whether the repetitions have the same bits as the baseline; one that has not decides.
+  /// @return whether all repetitions have the same bits as the baseline; nullopt: unknown.
   [[nodiscard]] std::optional<bool> all_repeat(const TraceFile& base, uint32_t rank) const {
     std::optional<bool> all;
     for (const TraceFile* file : noise_files(rank)) {

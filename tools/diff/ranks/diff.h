@@ -38,9 +38,9 @@ inline constexpr double kLeastAligned = 0.5;
 [[nodiscard]] bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result,
                             std::string& error);
 
-/// Whether two runs are compared as wholes, not rank with rank: they divide their tensors or their
-/// data among ranks in two ways, and every rank of both has a trace.
-/// @param placed_unlike  asked at most once, of the first traces of both: facts/layouts.h.
+/// @return whether two runs are compared as wholes, not rank by rank: they divide their tensors or
+/// their data among ranks differently, and every rank of both has a trace.
+/// @param placed_unlike  called at most once, for the first traces of both: facts/layouts.h.
 [[nodiscard]] bool are_wholes(const TraceSet& base, const TraceSet& cand, const DiffRules& rules,
                               const std::function<bool()>& placed_unlike);
 

@@ -36,7 +36,8 @@ void add_unread(std::vector<Unread>& all, const Unread& one) {
 
 bool is_received(const RootReport& root) { return role_of(root.record.slot) == Role::kReceived; }
 
-/// What a collective brought began on another rank, unless all of its members agreed before.
+/// Keeps the earlier of two roots. In one step a value that a collective delivered comes last,
+/// since its difference usually began on another rank.
 void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> other) {
   const auto order = [](const RootReport& root) {
     return std::tuple(root.record.step, is_received(root), root.position, root.record.rank);
@@ -44,8 +45,8 @@ void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> ot
   if (other && (!first || order(*other) < order(*first))) first = std::move(other);
 }
 
-/// @return whether the root itself is made of values that rounding has carried as far apart as they
-/// are large. In other tensors of the step it may be small.
+/// @return whether the root is made of values that rounding carried as far apart as they are large.
+/// In other tensors of the step the difference may be small.
 bool is_root_hidden(const DiffResult& result) {
   const RootReport& root = *result.root;
   return result.hidden && result.hidden->decides && result.hidden->step <= root.record.step &&
@@ -58,8 +59,8 @@ format::Phase phase_of(const FactDifference& fact) {
   return fact.kind == FactKind::kOptimizer ? format::Phase::kOptimizer : format::Phase::kForward;
 }
 
-/// Whether the runs diverged before the setting was first used. In the same step the value is
-/// preferred as the root, because it has a place.
+/// @return whether the runs diverged before the setting was first used. In the same step the value
+/// is preferred as the root, because it has a place.
 bool parted_before(const RootReport& root, const FactDifference& fact) {
   return root.record.step <= fact.step;
 }
@@ -241,7 +242,7 @@ void Joined::decide(bool allow_incomplete) {
   number_stories(result_.base_findings);
   number_stories(result_.cand_findings);
   result_.facts = facts_.differences();
-  // What divides a module among ranks changes its class and its sizes.
+  // A layer that is divided among ranks has another class and other sizes.
   for (FactDifference& fact : result_.facts)
     fact.configuration &= !(result_.wholes && fact.kind == FactKind::kModule);
   if (auto setting = setting_root(result_)) result_.root = std::move(setting);

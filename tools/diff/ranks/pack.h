@@ -5,7 +5,8 @@
 /// A type is known by packed(value, visit), which calls visit(member...) with all its members: part_fields.h has
 /// those of a result. Numbers are little-endian; a text and a list begin with a u64 of their length, an optional with a byte.
 ///
-/// Errors:    bytes are not trusted: Unpacker::good() is false for what is cut short, or no value of its type.
+/// Errors:    bytes are not trusted: Unpacker::good() is false if they are cut short or no value of
+///            their type.
 /// Threads:   plain functions.
 
 #include <array>
@@ -85,9 +86,9 @@ class Packer {
 class Unpacker {
  public:
   explicit Unpacker(Bytes bytes) : left_(bytes) {}
-  /// Whether all was as it should be so far.
+  /// @return whether all bytes so far were valid.
   [[nodiscard]] bool good() const { return good_; }
-  /// Whether nothing is left, and all was good.
+  /// @return whether all bytes were valid, and none is left.
   [[nodiscard]] bool done() const { return good_ && left_.empty(); }
 
   template <typename... T>

@@ -85,7 +85,7 @@ CONVTRACE_PACKED(RenamedModule, base, cand, confidence)
 CONVTRACE_PACKED(AliasDifference, a, b, c, d, e, f, g, h, i)
 CONVTRACE_PACKED(StepSummary, a, b, c, d, e, f, g, h)
 CONVTRACE_PACKED(ReplicaSums, step, weights, gradients)
-/// What is decided about all ranks is left out.
+/// Leaves out the fields that are decided over all ranks together.
 void packed(Is<DiffResult> auto& x, auto& visit) {
   auto& [base_path, cand_path, verdict, why_not_comparable, root, cause, first_bit_difference,
          carried, hidden, births, waived, exact, why_exact, bits_known, bits_unknown, counts,

@@ -1,6 +1,6 @@
 #pragma once
 /// @file rank_part.h
-/// What the comparison of one rank's two traces found, before the ranks are joined.
+/// The result of comparing one rank's two traces, before the ranks are joined.
 ///
 /// Place:     diff.cpp makes them, here or in another process (part_file.h); joined.h joins them.
 /// Threads:   plain values.
@@ -17,7 +17,7 @@ namespace convtrace::diff {
 
 struct RankPart {
   uint32_t rank = 0;
-  DiffResult result;  ///< of this rank alone, without what is decided about all
+  DiffResult result;  ///< this rank's result, without the fields decided over all ranks
   Aligned aligned{}, aligned_of_modules{};
   std::optional<uint32_t> uncompared_step{};  ///< the first in which no value could be compared
   std::vector<ReplicaSums> base_replica{}, cand_replica{};

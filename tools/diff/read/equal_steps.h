@@ -40,7 +40,7 @@ class EqualSteps {
 
   /// @return the sums of the equal steps that are read in neither trace, ascending.
   [[nodiscard]] std::span<const format::StepSums> unread() const { return unread_; }
-  /// Whether a step is equal and its values are read in the baseline.
+  /// @return whether a step is equal and its values are read in the baseline.
   [[nodiscard]] bool is_read_once(uint32_t step) const;
   /// @return the number of launches of a step whose launches are equal and not read.
   [[nodiscard]] std::optional<uint64_t> same_launches(uint32_t step) const;

@@ -69,7 +69,7 @@ void retrain_graded_calls(StepRecords& step, const format::Definitions& names) {
     return std::ranges::none_of(
         scopes, [&](uint32_t other) { return is_below(names.text({scope}), names.text({other})); });
   });
-  // What lies between a call's first and last value, in its thread, belongs to it.
+  // Values between a call's first and last one, in the same thread, belong to the call.
   struct Span {
     size_t first, last;
   };

@@ -1,7 +1,7 @@
 #pragma once
 /// @file moved_parameters.h
-/// Parameters that a program keeps in another module than the one that the other program has them
-/// in, as the weight of a norm that is computed inside the layer behind it.
+/// Parameters that the two programs keep in different modules, as the weight of a norm that one
+/// program computes inside the next layer.
 ///
 /// The parameter and its gradient get the name that the user says (`[parameters]` of `--map`). The
 /// module that they go to does not compute what it is named for: its outputs and their gradients

@@ -126,7 +126,7 @@ void StepStream::leave_out(const EqualSteps& equal, Side side) {
   reader_->select(wanted, reader::Unwanted::kCheck);
 }
 
-/// Whether events of this kind are taken from the step.
+/// @return whether events of this kind are taken from the step.
 template <typename Kind>
 bool StepStream::takes(uint32_t step) {
   if (step != step_) {

@@ -102,15 +102,15 @@ class StepStream final : public StepSource {
   std::map<uint32_t, StepRecords> open_;
   std::optional<StepRecords> ready_;
   std::optional<StepRecords> spare_;   ///< its memory is used for the next step
-  std::vector<Counted> counted_;       ///< of the step that came out last
-  std::optional<uint32_t> given_out_;  ///< the last step that came out
+  std::vector<Counted> counted_;       ///< the counters of the last returned step
+  std::optional<uint32_t> given_out_;  ///< the last returned step
   bool at_end_ = false;
   Findings findings_;
   AliasPatterns patterns_;
   std::array<uint64_t, format::kEnumCount<format::LossReason>> lost_{};
   const EqualSteps* equal_ = nullptr;
   Side side_ = Side::kBase;
-  // Of the step of the last event.
+  // The step of the last event, and the kinds of events taken from it.
   uint32_t step_ = format::kNoStep;
   reader::KindSet taken_ = reader::kAllKinds;
   uint64_t position_ = 0;

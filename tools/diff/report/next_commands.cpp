@@ -61,8 +61,9 @@ bool is_compiled(const DiffResult& result) {
                              [](const PreflightEntry& one) { return one.name == "compiled"; });
 }
 
-/// What is recorded besides the root: the ops of the module in whose code a value changed that no
-/// module made, states of an optimizer whose updates differ, and what compiled regions compute.
+/// @return options that record more around the root: the ops of the module whose code changed a
+/// value between calls, the states of an optimizer whose updates differ, and kernels of compiled
+/// regions.
 std::string further_records(const DiffResult& result) {
   const RootReport& root = *result.root;
   const std::string also = is_compiled(result) ? " --compiled all" : "";
@@ -177,7 +178,8 @@ std::string to_put_back(const PreflightEntry& entry) {
   return without_kind(entry.name) + (is_package ? ' ' + *entry.base : "");
 }
 
-/// Whether the class of the root's module is a package's: that computes, nearest to the root.
+/// @return whether the package defines the class of the root's module, so that its code made the
+/// root.
 bool is_of_root(const PreflightEntry& entry, const RootReport& root) {
   const std::string& kind = root.code.qualified_class;
   std::string package = without_kind(entry.name);
@@ -185,7 +187,7 @@ bool is_of_root(const PreflightEntry& entry, const RootReport& root) {
   return !kind.empty() && kind.substr(0, kind.find('.')) == package;
 }
 
-/// "environment (FUSED, SEED)" of the entry of an environment that differs.
+/// @return "environment (FUSED, SEED)" for an environment that differs.
 std::string variables_named(const PreflightEntry& environment) {
   std::set<std::string> names;
   for (const auto& of_run : {environment.base, environment.cand}) {
@@ -198,7 +200,7 @@ std::string variables_named(const PreflightEntry& environment) {
   return "environment (" + text + ')';
 }
 
-/// What the baseline had otherwise that no command line brings back: files, packages, switches.
+/// @return the differences that the command line does not reproduce: files, packages, switches.
 std::string differing_parts(const DiffResult& result) {
   constexpr size_t kNamed = 3;
   std::vector<std::string> parts;
@@ -230,7 +232,7 @@ std::string differing_parts(const DiffResult& result) {
                                : text;
 }
 
-/// Whether the two runs were started in the same way, as far as the traces tell.
+/// @return whether the two runs were started in the same way, as far as the traces show.
 bool starts_equally(const DiffResult& result) {
   const RunCommand& base = result.base_command;
   const RunCommand& cand = result.cand_command;
@@ -238,15 +240,15 @@ bool starts_equally(const DiffResult& result) {
          base.executable == cand.executable && base.python_path == cand.python_path;
 }
 
-/// Whether both runs are the same program, as far as the traces tell: to record it twice shows only
-/// whether it repeats.
+/// @return whether both runs are the same program, as far as the traces show: recording it again
+/// shows only whether it is deterministic.
 bool is_one_program(const DiffResult& result) {
   return result.ranks.size() <= 1 && starts_equally(result) && differing_parts(result).empty() &&
          variables_text(result, true) == variables_text(result, false);
 }
 
-/// Whether memory that nobody wrote may be the reason: it was found, or a program that does not repeat makes
-/// another result of the same.
+/// @return whether unwritten memory may be the cause: a finding shows it, or a program that is not
+/// deterministic makes different outputs of equal inputs.
 bool may_be_unwritten(const DiffResult& result) {
   const RootReport& root = *result.root;
   const auto& finding = result.cause ? result.cause->finding : std::nullopt;
@@ -255,7 +257,7 @@ bool may_be_unwritten(const DiffResult& result) {
          inputs_were_compared(root) && agrees(root.record.comparison.worst_input);
 }
 
-/// A line of its own, since what is filled with a pattern computes other values.
+/// A separate line, since a run with filled memory computes other values.
 void add_poison(const DiffResult& result, std::vector<std::string>& lines) {
   if (!may_be_unwritten(result)) return;
   const RunCommand& run = result.cand_command;

@@ -79,7 +79,8 @@ std::string maker_headline(const RootReport& root, bool with_rank) {
          std::to_string(receiver.call) + ") as " + escape_text(receiver.slot) + holder_text(root);
 }
 
-/// What several updates have in common is the optimizer, not the module of the first.
+/// Several wrong updates are counted, since they share the optimizer and not the first one's
+/// module.
 std::string root_headline(const RootReport& root, bool with_rank) {
   if (root.made_by) return maker_headline(root, with_rank);
   const auto& [wrong, all] = root.updates;

@@ -310,7 +310,7 @@ Json facts_json(const std::vector<FactDifference>& facts) {
   return list;
 }
 
-/// What probably made the runs diverge: a finding with all that is known of it, or what a rule says.
+/// @return the probable cause of the divergence: a finding with all its details, or a rule's text.
 Json cause_json(const DiffResult& result) {
   if (!result.cause) return {};
   const auto& [rule, text, evidence, finding] = *result.cause;

@@ -1,4 +1,5 @@
-// Of report_parts.h: what one run alone recorded, and what ranks hold in parts.
+// Functions of report_parts.h for values that only one run recorded, and values divided among
+// ranks.
 
 #include <algorithm>
 #include <map>
@@ -16,7 +17,7 @@ using tools::escape_text;
 
 namespace {
 
-/// What is the same of several ranks, and of modules whose names differ in numbers alone.
+/// One-sided groups that differ only by rank, or by the numbers in their modules' names.
 struct OneSidedFamily {
   OneSidedGroup first;
   uint64_t values = 0;

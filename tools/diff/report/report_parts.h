@@ -14,11 +14,11 @@ namespace convtrace::diff {
 
 /// "blocks.0.attn", escaped, or "root module".
 [[nodiscard]] std::string scope_text(const std::string& scope);
-/// "step 3, forward", with the rank in front where that is asked for.
+/// "step 3, forward", preceded by the rank if `with_rank`.
 [[nodiscard]] std::string when_text(const RecordReport& record, bool with_rank);
-/// The same of a root, which may be "after backward".
+/// The same for a root, whose phase may be "after backward".
 [[nodiscard]] std::string when_text(const RootReport& root, bool with_rank);
-/// "step 3, forward, h.0.mlp (call 1)", with the rank in front when there are several.
+/// "step 3, forward, h.0.mlp (call 1)", preceded by the rank if `with_rank`.
 [[nodiscard]] std::string place_text(const RecordReport& record, bool with_rank);
 /// "forward, h.0.mlp": the place without its step, and without its call if that is the only one.
 [[nodiscard]] std::string module_text(const RecordReport& record);
@@ -60,9 +60,9 @@ struct StepRow {
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// The modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
-/// What the number of a difference is: "exact", "estimate" or "at least".
+/// @return the precision of a difference's number: "exact", "estimate" or "at least".
 [[nodiscard]] std::string_view precision_of(const Comparison& comparison);
-/// "about 5 %", of a difference that is measured.
+/// "about 5 %", for a measured difference.
 [[nodiscard]] std::string difference_text(const Comparison& comparison);
 /// "they differ by about 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
 /// passed"; "" if the difference has no size.
@@ -70,7 +70,7 @@ struct StepRow {
 /// "the candidate is about 8 times the baseline, but for about 0.1 %", from the sketches; "" if it is
 /// no multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
-/// The same of what differs at a root; "... , in all 8 calls of the step" of scalars.
+/// The same for the value shown at a root; scalars add ", in all 8 calls of the step".
 [[nodiscard]] std::string factor_text(const RootReport& root);
 /// The agreement before the root: "12 values matched; the 8 of earlier steps are the same bit by bit".
 /// @pre there is a root.
@@ -102,7 +102,7 @@ struct StepRow {
 [[nodiscard]] std::string waived_text(const DiffResult& result);
 /// Differences that the sources of their values do not explain, a line each, the earliest first.
 [[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
-/// Whether all compared values have the same bits, apart from inputs in other forms.
+/// @return whether all compared values have the same bits, apart from inputs in other forms.
 [[nodiscard]] bool is_identical(const DiffResult& result);
 /// How far rounding grew before the root, or before the end; "" if it did not grow.
 [[nodiscard]] std::string carried_text(const DiffResult& result);
@@ -113,12 +113,12 @@ struct StepRow {
 /// "freed-under-output (error) in the candidate, step 0, h.0.mlp, op demo::gelu, output:0"
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
 
-/// What probably made the runs diverge, and what joins it to the root: "LayerNorm eps: 1e-05 | 1e-06
-/// in h.*.ln (the first value that differs is of this module)"; "" if no rule fits, or a finding does.
+/// @return the probable cause and its evidence: "LayerNorm eps: 1e-05 | 1e-06 in h.*.ln (the first
+/// value that differs is of this module)"; "" if no rule applies, or the cause is a finding.
 [[nodiscard]] std::string cause_text(const DiffResult& result);
 /// The verdict in one line.
 [[nodiscard]] std::string headline(const DiffResult& result);
-/// What to do if the runs could not be compared; empty if they could.
+/// @return advice for runs that could not be compared; empty if they could.
 [[nodiscard]] std::vector<std::string> advice(const DiffResult& result);
 /// The offset of the candidate's step numbers, and its reason; "" if there is none.
 [[nodiscard]] std::string step_offset_text(const StepOffset& offset);

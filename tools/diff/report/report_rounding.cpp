@@ -63,7 +63,7 @@ std::string tolerance_text(const RecordReport& record) {
   }
   std::string text = "they differ by " + difference_text(c) + " of their size (" +
                      std::string(to_string(c.field)) + ')';
-  // What passed on another difference has no tolerance of its own.
+  // A value that only passed a difference on has no tolerance of its own.
   if (!std::isfinite(c.tolerance)) return text;
   text += ", tolerance used " + percent_text(c.tolerance);
   if (std::isfinite(c.z) && c.z > 0)

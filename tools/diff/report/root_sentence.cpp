@@ -13,12 +13,12 @@ namespace {
 using tools::count_text;
 using tools::escape_text;
 
-/// Whether inputs of the root were compared, and all of them have equal bits.
+/// @return whether inputs of the root were compared, and all of them have equal bits.
 bool inputs_agree(const RootReport& root) {
   return root.record.comparison.worst_input == Class::kIdentical && inputs_were_compared(root);
 }
 
-/// Of the weights that a module's output was computed with: what is known of them but agreement.
+/// @return whether the weights used for a module's output differ or were not compared; "" if equal.
 std::string weights_text(const RootReport& root) {
   if (root.weights == Shown::kDifferent) return "; the module's weights have other bits, too";
   if (root.weights != Shown::kNotCompared) return "";
@@ -59,8 +59,8 @@ bool is_shown(const RootReport& root, format::Phase phase, Shown shown) {
   return root.before[index_of(phase)] == shown;
 }
 
-/// What agrees in the two phases before the root's, as far as it was compared: "forward and loss agree,
-/// the gradients do not".
+/// @return the compared values that agree in the two phases before the root's: "forward and loss
+/// agree, the gradients do not".
 std::string agreement_before(const RootReport& root, const std::string& subject, bool is_one) {
   using enum format::Phase;
   constexpr std::pair<format::Phase, const char*> kNames[] = {

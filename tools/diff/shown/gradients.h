@@ -22,13 +22,13 @@ namespace convtrace::diff {
 
 class Gradients {
  public:
-  /// Notes what an optimizer got in a step. Call it once its root was looked for.
+  /// Takes the optimizer's gradients of a step. Call it after the search for the step's root.
   void take(const StepRecords& step, bool in_base);
 
   /// @param matches  of the step whose root is a gradient, a loss or one number that leads to it.
   /// @param behind_loss  the loss agrees.
-  /// @return what the gradients show that differ and have a sketch, the first of a parameter in the
-  /// step: behind a clipping it is another one. A factor is that of the other gradients' norms, too.
+  /// @return the evidence of differing gradients with a sketch. A parameter's first gradient in the
+  /// step counts, since clipping changes it. A factor must also fit the other gradients' norms.
   [[nodiscard]] std::optional<ShownCause> show(const StepRecords& base, const StepRecords& cand,
                                                std::span<const Match> matches,
                                                bool behind_loss) const;
@@ -41,7 +41,7 @@ class Gradients {
   struct OfRun {
     uint32_t step = 0;  ///< the last one taken
     std::unordered_map<uint64_t, Gradient>
-        last{};  ///< by parameter_key(); no step behind is missing
+        last{};  ///< by parameter_key(); no later step is missing
   };
   struct Pair {
     uint64_t parameter = 0;

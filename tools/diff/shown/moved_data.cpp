@@ -10,7 +10,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// What all calls of a place have in common.
+/// @return a key that all calls of a place share.
 uint64_t place_of(const ValueRecord& record) {
   RecordKey key = record.key;
   key.call = key.occurrence = 0;
@@ -73,7 +73,8 @@ void MovedData::compare_sums(uint32_t step) {
   const size_t both = std::min(base.size(), cand.size());
   for (size_t i = 0; i < both && open_; ++i) {
     const bool agree = base[i].agree(cand[i], static_cast<double>(++compared_));
-    // What is rearranged in one call is so in the next: a shift may leave the sums of one as they are.
+    // Data rearranged in one call is rearranged in the next, too. A shift may leave one sum
+    // unchanged.
     open_ = !agree || compared_ == 1;
     if (compared_ == 2 && agree && ordered_) break;
     ordered_ = agree ? std::optional(Ordered{compared_, step}) : std::nullopt;
@@ -99,7 +100,7 @@ void MovedData::begin(const StepRecords& base, const StepRecords& cand,
                       {number(base, match.base, 0), number(cand, match.cand, 1)}});
   };
   add(root);
-  // Behind an output, what code between modules gives a criterion is made of that.
+  // After an output, the floats that code between modules passes to a criterion are made of it.
   bool is_made = false;
   for (const Match& match : matches) {
     const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
@@ -127,7 +128,8 @@ const MovedData::Seen* MovedData::seen(bool in_base, uint64_t place, ptrdiff_t a
   return &known->second[static_cast<size_t>(at)];
 }
 
-/// Whether what one run has, so many calls behind the root's, is the other's at that distance.
+/// @return whether one run's data, `later` calls after the root's, are the other's at that
+/// distance.
 bool MovedData::holds(bool in_base, ptrdiff_t distance, size_t later) const {
   return std::ranges::all_of(items_, [&](const Item& item) {
     const auto of = [&](bool base) {
@@ -139,8 +141,8 @@ bool MovedData::holds(bool in_base, ptrdiff_t distance, size_t later) const {
   });
 }
 
-/// Whether one run has the data of a call again within that distance, so that nothing says which of them
-/// the other run took.
+/// @return whether one run repeats the data of a call within that distance: then the distance is
+/// ambiguous.
 bool MovedData::repeats(bool in_base, ptrdiff_t at, ptrdiff_t distance) const {
   const uint64_t place = items_.front().place;
   const Seen* const found = seen(in_base, place, at);

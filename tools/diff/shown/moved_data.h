@@ -1,16 +1,16 @@
 #pragma once
 /// @file moved_data.h
-/// Whether data that differ are those of the other run at another place, or the same numbers in
-/// another order.
+/// Finds out whether differing data are the other run's data of another call, or the same numbers
+/// in another order.
 ///
-/// The other run's data of the steps that are read are known by their hashes: equal ones are searched
-/// in both runs, the nearest first, and all data of the call must be found at one distance, also those that
-/// agree. What repeats within that distance says nothing. If none is found,
-/// sums, norms and extremes of the calls from the root on are added up until those of both runs agree:
-/// what is shuffled otherwise has the same numbers in an epoch.
+/// All data that were read are known by their hashes. Equal hashes are searched in both runs, the
+/// nearest first. All data of the root's call, those that agree included, must be found at one
+/// distance; data that repeat within it are ambiguous. If there is no such distance, sums, norms
+/// and extremes of the calls from the root on are added up until those of both runs agree: data in
+/// another order have the same numbers in an epoch.
 ///
-/// Place:    rank_diff.h, one of each rank; it goes on behind the root.
-/// Memory:   kMost hashes a run.
+/// Place:    rank_diff.h, one for each rank; it continues after the root.
+/// Memory:   kMost hashes for each run.
 /// Threads:  not thread-safe.
 
 #include <array>
@@ -31,14 +31,14 @@ class MovedData {
  public:
   /// Takes a step of one run, the candidate's after the baseline's.
   void take(const StepRecords& step, bool in_base);
-  /// Notes the root. Call it before its step is taken.
-  /// @param root  one of the matches. @param what  it is, in words.
+  /// Sets the root. Call it before its step is taken.
+  /// @param root  one of the matches. @param what  the root in words.
   void begin(const StepRecords& base, const StepRecords& cand, std::span<const Match> matches,
              const Match& root, std::string what);
   /// Call it after the last step.
   [[nodiscard]] std::optional<ShownCause> cause() const;
 
-  /// @return whether a record is data: what the model is given, or the labels of a loss.
+  /// @return whether a record is data: an input of the model, or the labels of a loss.
   [[nodiscard]] static bool is_data(const ValueRecord& record);
 
  private:
@@ -48,7 +48,7 @@ class MovedData {
     uint64_t hash = 0;
     uint32_t step = 0, call = 0;
   };
-  /// What is known of the numbers of some tensors together.
+  /// Statistics of several tensors together.
   struct Sums {
     double count = 0, sum = 0, l1 = 0, squares = 0;
     double low = std::numeric_limits<double>::infinity(), high = -low, least = low;
@@ -59,7 +59,7 @@ class MovedData {
   struct OfRun {
     std::unordered_map<uint64_t, std::vector<Seen>> places;  ///< in the order of the run
     size_t kept = 0;
-    std::vector<Sums> sums;  ///< of the root's place, each with those before; not compared yet
+    std::vector<Sums> sums;  ///< running sums at the root's place, not compared yet
     Sums all;
   };
   /// Data of the root's call, by their place and their number there.
@@ -89,7 +89,7 @@ class MovedData {
   std::array<OfRun, 2> runs_;  ///< the baseline's first
   std::vector<Item> items_;    ///< the root first
   std::string what_;
-  std::array<uint64_t, 2> rows_{};  ///< of the root's value, by run; 0: not known
+  std::array<uint64_t, 2> rows_{};  ///< rows of the root's value, by run; 0: unknown
   uint32_t root_step_ = 0;
   bool open_ = false;    ///< sums may agree later
   size_t compared_ = 0;  ///< calls

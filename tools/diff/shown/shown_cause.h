@@ -12,7 +12,7 @@ namespace convtrace::diff {
 struct ShownCause {
   std::string rule;                   ///< its name in the JSON report
   std::string text;                   ///< one line
-  std::vector<std::string> evidence;  ///< what joins it to the root
+  std::vector<std::string> evidence;  ///< the connection to the root
   bool is_certain = true;             ///< false: a setting or a generator may be the reason
 };
 

@@ -48,11 +48,11 @@ Kind kind_of(const ValueView& base, const ValueView& cand) {
           n * (a.std * a.std + b.std * b.std + means * means)};
 }
 
-/// Tells whether the weights that two runs begin with are other random numbers of one kind: drawn with
-/// another seed, or behind other draws. It is shown where the deviations of each weight that differs
-/// agree within what the number of its elements leaves to chance, and the two are as far apart as
-/// numbers that have nothing to do with each other. Weights that are scaled, disturbed, rearranged or
-/// initialised by another rule are not.
+/// Finds out whether the initial weights of two runs are different random numbers of one
+/// distribution: drawn with another seed, or after other draws. The evidence: the standard
+/// deviations of each differing weight agree within their sampling error, and the two weights are
+/// as far apart as independent numbers. Weights that are scaled, disturbed, rearranged or
+/// initialised by another rule do not pass.
 /// @param matches  of the first common step.
 std::optional<ShownCause> drawn_otherwise(const StepRecords& base, const StepRecords& cand,
                                           std::span<const Match> matches) {

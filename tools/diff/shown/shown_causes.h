@@ -16,9 +16,9 @@ namespace convtrace::diff {
 
 class ShownCauses {
  public:
-  /// Takes a step of one run behind begin(), the candidate's after the baseline's.
+  /// Takes a step of one run, the candidate's after the baseline's. Call begin() before the root's.
   void take(const StepRecords& step, bool in_base);
-  /// Notes the root of a step. @param what  it is, in words.
+  /// Sets the root of a step. @param what  the root in words.
   void begin(const StepRecords& base, const StepRecords& cand, std::span<const Match> matches,
              const Match& root, std::string what);
   /// Call it after the last step.

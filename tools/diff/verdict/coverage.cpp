@@ -29,7 +29,7 @@ void add_reason(DiffResult& result, MessageId id, const std::string& text) {
   result.incomplete.push_back(tools::numbered(id, text));
 }
 
-/// Whether the runs were asked to record different parts of themselves.
+/// @return whether a recording option differs between the runs.
 bool setting_differs(const format::TraceMeta& base, const format::TraceMeta& cand,
                      std::string_view name) {
   return base.fact(name) != cand.fact(name);

@@ -50,7 +50,7 @@ class Flow {
     return reporter_.text(record(match).key.slot);
   }
 
-  /// Whether `later` was made of `earlier`, by what their slots mean.
+  /// @return whether `later` was made of `earlier`, by the meaning of their slots.
   [[nodiscard]] bool is_made_of(uint32_t later, uint32_t earlier) const {
     const ValueRecord& made = record(later);
     const ValueRecord& from = record(earlier);
@@ -132,8 +132,8 @@ class Flow {
     });
   }
 
-  /// @return the next value of the root's phase in that direction that is of another call and no
-  /// parameter; behind the root, one that differs.
+  /// @return the next value of the root's phase in that direction that belongs to another call and
+  /// is no parameter; after the root, one that differs.
   [[nodiscard]] std::optional<uint32_t> neighbour(int direction) const {
     for (int64_t m = int64_t{root_} + direction; m >= 0 && m < pair_.size(); m += direction) {
       const auto at = static_cast<uint32_t>(m);
@@ -166,7 +166,7 @@ class Healths {
     }
   }
   [[nodiscard]] uint32_t match_of(size_t value) const { return match_of_[value]; }
-  /// A hash that differs says nothing of the size of a difference, unless it is the first of all.
+  /// A differing hash does not show the size of a difference, unless it is the first of all.
   [[nodiscard]] Health of(size_t value) const {
     const uint32_t match = match_of_[value];
     if (match == kNoMatch) return Health::kNotKnown;

@@ -22,8 +22,8 @@ std::map<std::string, std::string> code_of(const format::TraceMeta& meta) {
   return code;
 }
 
-/// Whether a GPU repeats its bits: no operation adds in varying order, and none is chosen by
-/// timing.
+/// @return whether a GPU run is deterministic: no operation adds in varying order, and none is
+/// chosen by timing.
 bool is_deterministic(const format::TraceMeta& meta) {
   const auto is_on = [&meta](const char* name) { return meta.fact(name) == "True"; };
   return is_on("switch.deterministic_algorithms") && !is_on("switch.deterministic_warn_only") &&

@@ -3,7 +3,7 @@
 /// Weights of a resumed run before its first step, and those that the other run has at that point.
 ///
 /// A resumed run records its weights before its first step; the other run recorded the same weights
-/// behind the update before. Neither is a record of the first common step of both.
+/// after the previous update. Neither is a record of the first common step.
 ///
 /// Place:    rank_diff.h, one of each rank.
 /// Memory:   hashes of the first weights.
@@ -22,7 +22,7 @@ namespace convtrace::diff {
 class FirstWeights {
  public:
   /// @param pair  the first common step.
-  /// @param last  as they were before it.
+  /// @param last  the weights before it.
   /// @param root  found in it.
   /// @return the weights before the step as the root, if they differ by so much that `root` follows.
   [[nodiscard]] static std::optional<RootReport> explain(const StepPair& pair,
@@ -31,12 +31,12 @@ class FirstWeights {
                                                          const PairReporter& reporter);
 
   /// Takes a common step. The first one shows the weights that both runs begin with.
-  /// @return what is to be added to the step numbers of the baseline to get those of the candidate,
-  /// so that the first weights of one run are those of the other one behind this step.
+  /// @return the candidate's step numbers minus the baseline's, if the first weights of one run are
+  /// those of the other one after this step.
   [[nodiscard]] std::optional<int64_t> offset_at(const StepRecords& base, const StepRecords& cand);
 
  private:
-  using Hashes = std::unordered_map<uint64_t, uint64_t>;  ///< of parameters, by parameter_key()
+  using Hashes = std::unordered_map<uint64_t, uint64_t>;  ///< hashes by parameter_key()
 
   std::array<Hashes, 2> first_;  ///< by Side
   std::optional<uint32_t> first_step_;

@@ -22,7 +22,7 @@ std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) 
   return scopes;
 }
 
-/// What clipping does in a step of one run: norms of the gradients that it changes.
+/// Clipping in a step of one run: norms of the gradients that it changes.
 struct Clipping {
   std::optional<uint32_t> first;  ///< gradient
   double before = 0, after = 0;
@@ -47,7 +47,7 @@ Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
   return clipping;
 }
 
-/// Whether the known root comes before this value.
+/// @return whether the known root comes before this value.
 bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, bool in_base,
                uint32_t index) {
   if (!known) return false;
@@ -55,7 +55,7 @@ bool is_behind(const StepPair& pair, const std::optional<RootChoice>& known, boo
   return (in_base ? match.base : match.cand) < index;
 }
 
-/// @return the count of matches in front of the first that is behind the value `index` of one run.
+/// @return the count of matches before the first one that comes after the value `index` of one run.
 uint32_t matches_before(const StepPair& pair, bool in_base, uint32_t index) {
   const auto& matches = pair.alignment.matches;
   const auto behind = std::ranges::find_if(

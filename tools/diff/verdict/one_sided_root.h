@@ -23,7 +23,7 @@ namespace convtrace::diff {
                                                         Tolerances& ignored,
                                                         const PairReporter& reporter);
 
-/// A gradient that is lost is no rounding, however large all other differences are.
+/// A lost gradient is not rounding, however large all other differences are.
 /// @param before  the known root, if any; later gradients do not count.
 /// @return the first gradient of a parameter, not 0, that only one run has, although both runs
 /// called its module and went on to the optimizer.
@@ -31,8 +31,8 @@ namespace convtrace::diff {
     const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
     const PairReporter& reporter);
 
-/// @return a root if one run passes back more often in the step, and the known root is behind the
-/// first such pass.
+/// @return a root if one run has more backward passes in the step, and the known root comes after
+/// the first such pass.
 [[nodiscard]] std::optional<RootReport> report_more_passes(const StepPair& pair,
                                                            const RootChoice& choice,
                                                            Tolerances& ignored,

@@ -11,19 +11,19 @@ bool is_mismatch(const ValueRecord& record, const Comparison& comparison) {
   return is_other_form(record, comparison) && comparison.verdict == Class::kShapeOrDtypeMismatch;
 }
 
-/// How values compare that a loss's inputs led to.
+/// The comparison of the values that were made of a loss's inputs.
 struct MadeOf {
   size_t count = 0;
   bool identical = true;
   bool explained = true;  ///< measured, and no larger than their other sources explain
-  uint64_t hash = 0;      ///< of the loss
+  uint64_t hash = 0;      ///< hash of the loss
 
   void add(const Comparison& comparison) {
     ++count;
     identical &= comparison.verdict == Class::kIdentical;
     explained &= !comparison.born && comparison.verdict != Class::kBitDifference;
   }
-  /// @param is_form  the input has another shape or type, so that what it says cannot be compared.
+  /// @param is_form  the input has another shape or type, so its contents cannot be compared.
   [[nodiscard]] bool agrees(bool is_form) const {
     return count > 0 && (is_form ? explained : identical);
   }

@@ -20,9 +20,9 @@ namespace convtrace::diff {
 void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
                         std::span<Comparison> comparisons);
 
-/// Sets the verdict of a loss's inputs to kOtherForm where the loss and the gradients of outputs
-/// behind it show that they mean the same: labels that were padded, cut or flattened, or that ignore
-/// another index. Inputs of one shape need identical bits there.
+/// Sets the verdict of a loss's inputs to kOtherForm where the loss and the output gradients after
+/// it show that they are equivalent: labels that were padded, cut or flattened, or that ignore
+/// another index. For inputs of one shape the loss and these gradients must have identical bits.
 /// @param comparisons  one per match, in execution order.
 void excuse_targets(std::span<const ValueRecord> base, std::span<const Match> matches,
                     std::span<Comparison> comparisons);

@@ -252,7 +252,7 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
   outcome_.first_bit_difference = std::move(report);
 }
 
-/// Stops at a root: behind it all values differ, and nothing explains that.
+/// Stops at a root: after it all values differ, and rounding does not explain that.
 void RankDiff::find_carried(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size() && !outcome_.root; ++m) {
     const Comparison& c = pair.comparisons[m];
@@ -272,8 +272,8 @@ void RankDiff::find_carried(const StepPair& pair) {
   }
 }
 
-/// What follows from a difference that the user allows by --tol hides nothing. What a type's own
-/// rounding allows, or --noise, has not grown, and is no measure of other values.
+/// Does nothing if --tol contributed: the user allows these differences. Counts only carried
+/// differences, since a type's own rounding and --noise have not grown.
 void RankDiff::find_hidden(uint32_t step) {
   if (outcome_.hidden || outcome_.root || outcome_.allowance.by_tolerance) return;
   const Carried& carried = outcome_.carried;

@@ -56,7 +56,8 @@ class RowSinks final : public RowSink {
 struct RankOutcome {
   std::array<uint64_t, kClassCount> counts{};
   uint64_t values = 0, launches = 0, steps = 0;
-  /// Of modules: a run that is compiled, or records operations, has more values of these.
+  /// All values, and those of modules alone: a compiled run, or one that records ops, has further
+  /// values.
   Aligned aligned, aligned_of_modules;
   /// The first step in which no value could be compared.
   std::optional<uint32_t> uncompared_step;
@@ -65,7 +66,8 @@ struct RankOutcome {
   /// Values that differ, or that only one run has, and do not matter (--ignore).
   uint64_t waived = 0;
   uint64_t bits_unknown = 0;  ///< as in DiffResult
-  /// Values in pieces of which only hashes are known, but for inputs, whose fault outputs show.
+  /// Values in pieces that are known only by their hashes, without inputs, whose fault outputs
+  /// show.
   uint64_t hashes_of_pieces = 0;
   Carried carried;
   std::optional<Hidden> hidden;

@@ -105,15 +105,15 @@ struct Carried {
   uint64_t count = 0;
   std::optional<RecordReport> first{};
   double largest = 0;          ///< relative difference
-  double largest_forward = 0;  ///< of values of the forward pass
+  double largest_forward = 0;  ///< the same in the forward pass
 };
 
-/// The tolerances where values differ, relative to a tensor's size: a smaller fault there looks
-/// like rounding.
+/// The largest tolerances used for differing values, relative to a tensor's size: a smaller fault
+/// looks like rounding.
 struct Allowance {
   double value = 0;            ///< own rounding, --noise and --tol
-  double gradient = 0;         ///< of activations' gradients
-  double parameter = 0;        ///< of parameters' gradients, but for those in which terms cancel
+  double gradient = 0;         ///< for activations' gradients
+  double parameter = 0;        ///< for parameters' gradients, except where terms cancel
   bool by_tolerance = false;   ///< --tol contributes to them
   uint64_t averages_only = 0;  ///< values whose distance is not known (is_known_by_averages)
   format::DType coarsest = format::DType::kUnknown;  ///< type of those values
@@ -145,7 +145,7 @@ struct FlowStep {
 
 /// Values that the root was made of, and values that were made of it, in the same step.
 struct DataFlow {
-  static constexpr size_t kMax = 6;  ///< of each: as many as a screen shows
+  static constexpr size_t kMax = 6;  ///< most sources, and most consumers: a screenful
   std::vector<FlowStep> sources, consumers;
   size_t more_sources = 0, more_consumers = 0;
 };
@@ -161,7 +161,7 @@ struct ScalarFactor {
   uint64_t calls = 0;
 };
 
-/// The rank of a run that alone holds what makes a difference.
+/// The one rank of a run whose value makes the difference.
 struct Holder {
   bool in_cand = false;
   uint32_t rank = 0;
@@ -171,7 +171,7 @@ struct Holder {
 struct RegionCall {
   std::string scope, op;
   std::string kernel{};    ///< its name there
-  bool unchanged = false;  ///< an operand that it was to write is as it was before (root_region.h)
+  bool unchanged = false;  ///< its output memory has the old contents (root_region.h)
 };
 
 /// Where in a compiled region the root lies: the calls that may have made it.
@@ -205,7 +205,7 @@ struct RootReport {
   /// By format::Phase: data, outputs, losses and gradients of its step before it. kEqual: nothing
   /// differs by more than rounding explains.
   std::array<Shown, kPhaseCount> before{};
-  /// The same of the gradients that the optimizer got of parameters.
+  /// The same for the parameters' gradients, as the optimizer got them.
   Shown parameter_gradients = Shown::kNotCompared;
   /// If the root is a module's output: the bits of the parameters that it was computed with, as far as
   /// any are recorded (written_weights.h); and modules inside whose outputs were compared before it.
@@ -234,15 +234,16 @@ struct RootReport {
   /// Gradients of weights in the same step that differ, sorted by the difference of their norms,
   /// the largest first; at most kMaxGradients.
   std::vector<RecordReport> gradients;
-  /// What the root's memory is, if no module has it: "the gradient of fc1.weight".
+  /// The contents of the root's memory, if no module has it: "the gradient of fc1.weight".
   std::string known_as;
-  std::string known_in;  ///< of a gradient: the path of that parameter's module
-  /// Then, of a gradient: the forward pass and the gradient of its module's output were compared, and
-  /// agree.
+  std::string known_in;  ///< for a gradient: the path of its parameter's module
+  /// Then, for a gradient: the forward pass and the gradient of its module's output were compared
+  /// and agree.
   bool made_of_equal = false;
-  /// If the root is a gradient that the optimizer got: the backward pass made it right, since its record
-  /// before clipping agrees; or since what it is made of does, in a module of torch, and the candidate
-  /// has written to it so many times more than the baseline (or fewer).
+  /// If the root is a gradient that the optimizer got, and the backward pass made it right. Either
+  /// its record before clipping agrees; or its sources agree, in a module of torch, and the
+  /// candidate wrote to it `more_writes` times more often than the baseline (fewer times if
+  /// negative).
   bool right_unclipped = false;
   int64_t more_writes = 0;
   [[nodiscard]] bool is_after_backward() const { return right_unclipped || more_writes != 0; }
@@ -258,8 +259,8 @@ struct RootReport {
   std::string written;
   /// Parameters differ before the first step that both runs have.
   bool weights_differ = false;
-  /// Then, if one run begins with the weights that the other one has later: what is to be added to the
-  /// step numbers of the baseline to get those of the candidate.
+  /// Then, if one run begins with the weights that the other one has later: the candidate's step
+  /// numbers minus the baseline's.
   std::optional<int64_t> offset;
   /// If the root is a value of a module in the step of its first call: buffers of the module that
   /// had other bits before that.
@@ -270,15 +271,15 @@ struct RootReport {
   /// If the root is a gradient that `record` only received: whose backward made it.
   std::optional<MadeBy> made_by{};
 
-  /// What the values alone show of the cause.
+  /// The cause, as far as the values alone show it.
   std::optional<ShownCause> shown{};
 
-  /// Whether `record` is a value of both runs.
+  /// @return whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }
-  /// Whether another recording would show more of it.
+  /// @return whether another recording would show more of the root.
   [[nodiscard]] bool leads_on() const { return has_values() && written.empty(); }
 };
-/// Whether both runs recorded a value of which it is known that the root was made of it.
+/// @return whether both runs recorded a value that the root is known to be made of.
 [[nodiscard]] inline bool inputs_were_compared(const RootReport& root) {
   return std::ranges::any_of(root.flow.sources,
                              [](const FlowStep& source) { return !source.by_order; });
@@ -299,15 +300,15 @@ struct RankReport {
 struct FindingCause {
   bool in_cand = true;
   FindingReport finding;
-  size_t index = 0;          ///< of the finding, in its run
+  size_t index = 0;          ///< index of the finding in its run
   bool same_memory = false;  ///< the finding is about the memory of the root
 };
 
-/// What probably made the runs diverge.
+/// The probable cause of the divergence.
 struct Cause {
   std::string rule;                   ///< its name in the JSON report
   std::string text;                   ///< one line; "" for a finding
-  std::vector<std::string> evidence;  ///< what joins it to the root
+  std::vector<std::string> evidence;  ///< the connection to the root
   std::optional<FindingCause> finding{};
 };
 
@@ -331,7 +332,7 @@ struct DiffResult {
   std::optional<RootReport> root;
   std::optional<Cause> cause;
   std::optional<RootReport> first_bit_difference;
-  Carried carried;  ///< of all ranks
+  Carried carried;  ///< over all ranks
   std::optional<Hidden> hidden;
   /// Differences that began in their value, of all ranks, the earliest first.
   std::vector<RecordReport> births;
@@ -348,14 +349,14 @@ struct DiffResult {
   uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
   std::vector<AliasDifference> alias_patterns;
-  std::vector<StepSummary> summaries;  ///< of all ranks
+  std::vector<StepSummary> summaries;  ///< over all ranks
   StepOffset step_offset;              ///< steps are numbered as in the run that counts further
   std::vector<PreflightEntry> preflight;
   std::vector<FactDifference> facts;     ///< configuration first
   std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
-  Allowance allowance;                   ///< of all ranks
+  Allowance allowance;                   ///< over all ranks
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< reasons; empty if both runs were compared to their ends
   std::vector<Unread> unread;

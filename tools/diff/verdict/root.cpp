@@ -23,7 +23,7 @@ namespace {
 /// Values of the same step shown before and after the root.
 constexpr uint32_t kAround = 12;
 
-/// Whether a value is an input that code outside of modules has made, and no data: inputs of a
+/// @return whether a value is an input that was computed between modules, and not data: inputs of a
 /// criterion are made of outputs.
 bool is_made_between(const StepPair& pair, uint32_t match) {
   const ValueRecord& record = pair.base_of(match);
@@ -121,7 +121,7 @@ std::vector<std::string> initial_buffers(const StepPair& pair, uint32_t match,
   return names;
 }
 
-/// Whether all that a gradient is made of was compared, and agrees.
+/// @return whether all sources of a gradient were compared and agree.
 bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
   return root.before[static_cast<size_t>(format::Phase::kForward)] == Shown::kEqual &&
          !flow.sources.empty() && std::ranges::all_of(flow.sources, [](const FlowStep& one) {
@@ -129,10 +129,11 @@ bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
          });
 }
 
-/// Looks for what shows that a parameter's gradient was right when the backward pass ended. The count of
-/// writes to a tensor is that of its memory: it tells something where gradients that agree have one count.
-/// A gradient that a collective sends is judged by its record there, since the program may write to it
-/// behind the reduction.
+/// Looks for evidence that a parameter's gradient was right when the backward pass ended. The write
+/// count of a tensor is that of its memory: it is evidence only if gradients that agree have equal
+/// counts.
+/// A gradient that a collective sends is judged by its record there, since the program may write to
+/// it after the reduction.
 void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root) {
   const ValueRecord &base = pair.base_of(match), &cand = pair.cand_of(match);
   const bool is_sent = base.kind == Role::kSent && root.made_of_equal;
@@ -203,8 +204,8 @@ void name_memory(const StepPair& pair, uint32_t match, const PairReporter& repor
   }
 }
 
-/// How far ratios of rounded numbers may be apart, in units of the coarser type's roundoff, and the
-/// least that is told as a factor, as of tensors.
+/// The largest distance of ratios of rounded numbers, in units of the coarser type's roundoff, and
+/// the smallest deviation from 1 that is reported as a factor, as for tensors.
 constexpr double kRoundings = 8, kLeast = 1e-3;
 
 bool is_scalar(const ValueRecord& record) {
@@ -212,16 +213,16 @@ bool is_scalar(const ValueRecord& record) {
          std::isfinite(record.stats.mean);
 }
 
-/// What two calls of one place have in common.
+/// @return a key that all calls of a place share.
 RecordKey place_of(const ValueRecord& record) {
   RecordKey key = record.key;
   key.call = key.occurrence = 0;
   return key;
 }
 
-/// Finds by what the candidate multiplies the scalars of one place: losses 8 times as large. A single pair of
-/// numbers always has a ratio, so it says nothing; several pairs that have one ratio do. Of larger
-/// tensors compare/factor.h tells it.
+/// Finds the factor between the candidate's scalars of one place and the baseline's, as of losses 8
+/// times as large. A single pair of numbers always has a ratio; several pairs with the same ratio
+/// are evidence. For larger tensors see compare/factor.h.
 /// @return nullopt if the match is no scalar, or has no other call in its step, or two of the calls
 /// have other ratios, or the ratio is one.
 std::optional<ScalarFactor> scalar_factor(const StepPair& pair, uint32_t match) {
@@ -292,7 +293,7 @@ void show_before(const StepPair& pair, uint32_t end, RootReport& root) {
     const Role kind = record.kind;
     const bool is_state =
         kind == Role::kParameter || kind == Role::kBuffer || kind == Role::kInitialBuffer;
-    // What a module takes in the forward pass shows nothing of what it computes.
+    // A module's input in the forward pass is no evidence about its own computation.
     const bool is_taken = kind == Role::kInput && record.key.phase != format::Phase::kData;
     const Class verdict = pair.comparisons[m].verdict;
     if (is_state || is_taken || verdict == Class::kBitDifference) continue;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxCalls = 8, kCallsShown = 3;
 
-/// Adds the call of a record once, and whether it left what it was to write.
+/// Adds the call of a record once, and whether it left its output memory unchanged.
 void add_call(RegionPlace& place, const ValueRecord& record, bool unchanged,
               const PairReporter& reporter) {
   const std::string scope = reporter.text(record.key.scope), op = reporter.text(record.key.op);
@@ -19,7 +19,7 @@ void add_call(RegionPlace& place, const ValueRecord& record, bool unchanged,
     place.calls.push_back({.scope = scope, .op = op, .unchanged = unchanged});
 }
 
-/// Whether memory that a fused kernel was to write is as the last record before that saw it.
+/// @return whether the output memory of a fused kernel is as the last record before it had it.
 bool is_unchanged(const StepRecords& step, uint32_t index) {
   const ValueRecord& written = step.values[index];
   if (!written.fused || written.kind != Role::kOutput || written.value.storage == 0) return false;
@@ -36,7 +36,7 @@ bool is_unchanged(const StepRecords& step, uint32_t index) {
 
 RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& reporter) {
   RegionPlace place;
-  // Of the run that has calls the other has not; the candidate where both have.
+  // Looks in the candidate, or in the baseline if the candidate records no fused kernel.
   const bool in_base = std::ranges::none_of(pair.cand.values, &ValueRecord::fused);
   const StepRecords& step = in_base ? pair.base : pair.cand;
   const auto index_of = [&](uint32_t m) {
@@ -51,14 +51,14 @@ RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& r
     if (equal && index_of(m) < end) begin = std::max(begin, index_of(m));
   }
   const ValueRecord& record = step.values[end];
-  // A value that both runs wrote and that is as it was in this one alone.
+  // The candidate left the memory unchanged: a dropped write only if the baseline changed it.
   const auto dropped = [&](uint32_t index) { return !in_base && is_unchanged(step, index); };
   if (record.fused) {
     const bool base_wrote = !is_unchanged(pair.base, pair.alignment.matches[root].base);
     add_call(place, record, base_wrote && dropped(end), reporter);
     return place;
   }
-  // What modules and parameters get may be what a kernel wrote: then that one made it.
+  // A value of a module or parameter may be a kernel's output: then that kernel made it.
   for (uint32_t i = end; i-- > 0 && !record.key.op;) {
     const ValueRecord& one = step.values[i];
     if (!one.key.op || one.kind != Role::kOutput || one.stats.hash != record.stats.hash ||
@@ -68,7 +68,7 @@ RegionPlace region_of(const StepPair& pair, uint32_t root, const PairReporter& r
       add_call(place, one, false, reporter);
       return place;
     }
-    break;  // an operation that is called: kernels before it made what it took
+    break;  // an op that is called: earlier kernels made its inputs
   }
   const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
   for (const uint32_t i : alone) {

@@ -16,7 +16,7 @@
 namespace convtrace::diff {
 
 /// @param root  index into Alignment::matches
-/// @return the calls without the names of their kernels, which facts tell.
+/// @return the calls without the names of their kernels, which facts have.
 [[nodiscard]] RegionPlace region_of(const StepPair& pair, uint32_t root,
                                     const PairReporter& reporter);
 

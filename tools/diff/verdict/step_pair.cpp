@@ -31,7 +31,7 @@ void excuse_forms(StepPair& pair) {
 }
 
 /// A consumer that got other bytes than its producer wrote is not the place of the divergence.
-/// What --ignore covers may change in any way.
+/// Values that --ignore covers may change in any way.
 void name_changed_between(StepPair& pair) {
   std::erase_if(pair.lineage.changed, [&pair](const ChangedBetween& changed) {
     return pair.comparisons[changed.producer].waived || pair.comparisons[changed.consumer].waived;

@@ -13,7 +13,7 @@ namespace convtrace::diff {
 struct ApartValue {
   format::Phase phase = format::Phase::kForward;
   std::string scope, op, slot;
-  std::string why;  ///< what the ranks of both runs hold, in words
+  std::string why;  ///< the ranks' values of both runs, in words
   uint32_t first_step = 0;
   uint64_t values = 0;
 };
@@ -22,7 +22,7 @@ struct ApartValue {
 struct ApartValues {
   static constexpr size_t kMost = 256;
   std::vector<ApartValue> list;  ///< at most kMost, in the order of their first
-  uint64_t values = 0;           ///< of these and of all others
+  uint64_t values = 0;           ///< count of all such values, listed or not
 };
 
 }  // namespace convtrace::diff

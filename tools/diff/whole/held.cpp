@@ -5,7 +5,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// What ranks exchange belongs to the layout, as the other run has it with another number of ranks.
+/// Exchanged values depend on the number of ranks, so the other run has no counterpart.
 bool is_exchanged(const ValueRecord& record) {
   return record.kind == Role::kSent || record.kind == Role::kReceived;
 }
@@ -32,7 +32,7 @@ void HeldStep::add(const StepRecords& step, uint32_t rank, uint64_t clock) {
   may_be_cut_ |= step.may_be_cut;
   if (!has_launches_) launches_ = step.launches;
   has_launches_ = true;
-  // Of a value that was recorded before, only its hash may be: equal bytes have equal statistics.
+  // A value that was recorded before may have only a hash: equal bytes have equal statistics.
   std::unordered_map<uint64_t, const ValueRecord*> measured;
   const auto bytes_of = [](const ValueRecord& record) {
     return mix_all({record.stats.hash, record.stats.count, static_cast<uint64_t>(record.dtype)});

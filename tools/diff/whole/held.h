@@ -1,6 +1,6 @@
 #pragma once
 /// @file held.h
-/// What the ranks of a run hold in one step, under one key each.
+/// The values that the ranks of a run hold in one step, by key.
 ///
 /// Place:    whole_values.h puts it together.
 /// Memory:   borrows the steps of all ranks until clear().
@@ -55,13 +55,13 @@ class HeldStep {
   bool has_launches_ = false, may_be_cut_ = false;
 };
 
-/// @return what tells one content of a value from another.
+/// @return a hash of the content, equal for equal copies.
 [[nodiscard]] uint64_t content_of(const Held& held);
 
 [[nodiscard]] inline bool has_statistics(const Held& held) {
   return held.record->capture != format::Capture::kHash;
 }
-/// Whether sums with others can be compared: the number is known, or its sketch.
+/// @return whether sums of it can be compared: its number is known, or its sketch.
 [[nodiscard]] bool may_be_added(const Held& held);
 
 }  // namespace convtrace::diff

@@ -17,8 +17,8 @@ void Moves::take_gradient(std::span<const Held> pieces) {
   for (const Held& held : pieces) of(held).gradient = held.record->stats.l2;
 }
 
-/// Of one rank whose piece has not moved, its update is at least the smaller of two shares of those
-/// of the other ranks: its share of the gradient, and of the elements.
+/// If one rank's piece did not change, its update should have been at least a share of the others'
+/// updates: the smaller of its share of the gradient and its share of the elements.
 void Moves::take(std::span<const Held> pieces, ValueRecord& record) {
   double gradients = 0, elements = 0, of_unmoved = 0, still = 0;
   record.moved = 0;

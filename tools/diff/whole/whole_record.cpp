@@ -14,21 +14,21 @@
 namespace convtrace::diff {
 namespace {
 
-/// Whether what ranks hold of it may be terms of a sum or a mean that is still to be made. Gradients
-/// of parameters are recorded as optimizers get them, but for those that are not clipped yet.
+/// @return whether the ranks' values may be terms of a sum or mean that is still to be computed.
+/// Gradients of parameters are recorded as optimizers get them, except those before clipping.
 bool may_be_term(const ValueRecord& record) {
   const bool is_operand = is_other(record.kind) && record.key.op;  // `input_after:0`
   return record.kind == Role::kInput || record.kind == Role::kOutput || is_operand ||
          is_activation_gradient(record) || record.kind == Role::kUnclipped;
 }
 
-/// How far two tensors of one size are apart, both of which may be added.
+/// @return the distance of two tensors of one size. @pre may_be_added() for both.
 double distance(const format::Stats& a, const format::Stats& b) {
   return a.count == 1 ? std::abs(a.sum.as_f64() - b.sum.as_f64())
                       : sketched_distance(a.sketch, b.sketch);
 }
 
-/// The ranks whose values are pieces: of each content as many as there are copies less.
+/// @return one copy of each piece. @param copies  of each piece
 std::vector<Held> pieces_of(const HeldValue& value, uint64_t copies) {
   std::map<uint64_t, uint64_t> left = value.contents;
   for (auto& [content, number] : left) number /= copies;
@@ -42,8 +42,8 @@ std::vector<Held> pieces_of(const HeldValue& value, uint64_t copies) {
   return pieces;
 }
 
-/// The hash of the pieces one behind the other in the order of the ranks, as shards of the first
-/// dimension and parts of a batch stand; for other pieces it only tells their contents.
+/// @return the hash of the pieces concatenated by rank, which is that of the whole for shards of
+/// the first dimension and parts of a batch; for other pieces it only depends on their contents.
 uint64_t hash_of(const std::vector<Held>& pieces) {
   uint64_t hash = 0, words = 0;
   for (const Held& piece : pieces) {
@@ -70,7 +70,7 @@ const Held& furthest(const HeldValue& value, const HeldValue& partner) {
   return *std::ranges::max_element(value.by_rank, {}, order);
 }
 
-/// The samples of pieces that have all of their elements among them; else none.
+/// @return the samples of all pieces, if they include all elements; else none.
 std::vector<std::byte> joined_samples(const std::vector<Held>& pieces) {
   std::vector<std::byte> samples;
   for (const Held& piece : pieces) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file whole_record.h
-/// The record of a whole value, made of what ranks hold in one of the ways in which they may.
+/// Makes the record of a whole value from the ranks' values, in one of several ways.
 ///
 /// Place:    whole_values.h, which chooses the way.
 /// Memory:   borrows the steps of the ranks.
@@ -18,13 +18,13 @@
 namespace convtrace::diff {
 
 struct WholeRecord {
-  /// What one rank holds. @param held  has steps that outlive this.
+  /// The value of one rank. @param held  has steps that outlive this.
   explicit WholeRecord(const Held& held);
 
   ValueRecord record;
   std::span<const uint64_t> shape;
   std::vector<std::byte> samples;
-  std::vector<Held> pieces;  ///< what `record` is made of
+  std::vector<Held> pieces;  ///< the values that `record` is made of
 };
 
 /// @return any of equal copies.
@@ -34,16 +34,17 @@ struct WholeRecord {
 [[nodiscard]] WholeRecord of_pieces(const HeldValue& value, uint64_t copies,
                                     const HeldValue* partner);
 
-/// @return the mean of what the ranks hold, or the sum of what they hold unlike.
+/// @return the mean of the ranks' values, or the sum of their distinct values.
 [[nodiscard]] WholeRecord reduced(const HeldValue& value, Reduction reduction);
 
-/// Of unlike values of the whole's size: the copy that is furthest from the other run's value, or
-/// the sum of terms if it is nearer. `in_pieces` is set for the sum.
-/// @param are_terms  those of the other run are unlike, too. @param factor  of the sum
+/// @return for unlike values of the whole's size, the copy that is furthest from the other run's
+/// value, or the sum of the values as terms if that is nearer. `in_pieces` is set for the sum.
+/// @param are_terms  prefers the sum, since the other run's values are unlike, too.
+/// @param factor     multiplies the sum.
 [[nodiscard]] WholeRecord in_full(const HeldValue& value, const HeldValue& partner, bool are_terms,
                                   double factor);
 
-/// Whether the gradient is one of an activation, not of a parameter.
+/// @return whether the value is the gradient of an activation, not of a parameter.
 [[nodiscard]] inline bool is_activation_gradient(const ValueRecord& record) {
   return record.kind == Role::kGradOutput || record.kind == Role::kGradInput;
 }

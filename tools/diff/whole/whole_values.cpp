@@ -21,11 +21,11 @@ namespace {
 
 using format::NumberClass;
 
-/// What a form costs: a copy or a piece of which there are fewer copies than equal ones is taken
-/// for one only if nothing else fits.
+/// The costs of a form. A form with fewer copies of a piece than there are equal values (kByChance)
+/// is used only if no other form fits.
 constexpr int kAsItIs = 0, kAveraged = 1, kTermOrCopy = 2, kByChance = 3;
 
-/// Whether modules in place of one have pieces of its value. They take the same input.
+/// @return whether modules that replace one module divide such a value. Inputs they take whole.
 bool is_divided(Role kind) {
   return kind == Role::kParameter || is_parameter_gradient(kind) || kind == Role::kBuffer ||
          kind == Role::kOutput || kind == Role::kGradOutput;
@@ -35,7 +35,7 @@ using format::Stats;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// By how much a piece has more than any part of the whole can have, relative to the whole.
+/// @return how far a piece exceeds what any part of the whole can have, relative to the whole.
 double excess(const ValueRecord& record, double factor, const Stats& whole) {
   const Stats& piece = record.stats;
   for (uint64_t Stats::*const count : {&Stats::nan, &Stats::pos_inf, &Stats::neg_inf})
@@ -49,7 +49,7 @@ double excess(const ValueRecord& record, double factor, const Stats& whole) {
   };
   const double size = tools::magnitude_as_double(dtype, whole.amax);
   double most = (zeros(piece) - zeros(whole)) / static_cast<double>(piece.count);
-  // Not so where a number is not known: NaN.
+  // An unknown number is NaN and counts as no excess.
   for (const auto& [more, scale] : {std::pair(number(piece.max) * factor - number(whole.max), size),
                                     std::pair(number(whole.min) - number(piece.min) * factor, size),
                                     std::pair(piece.l2 * factor - whole.l2, whole.l2)}) {
@@ -58,9 +58,9 @@ double excess(const ValueRecord& record, double factor, const Stats& whole) {
   return most;
 }
 
-/// Names the one rank that holds what is no part of the other run's value. Statistics of a whole do
-/// not say which of its pieces is off, unless one has what the whole of the other run has nowhere:
-/// more NaNs or zeros, an element beyond its extrema, a larger norm.
+/// Finds the rank whose piece cannot be a part of the other run's value. Statistics of a whole do
+/// not show which of its pieces is wrong, unless one exceeds the other run's whole: more NaNs or
+/// zeros, an element beyond its extrema, a larger norm.
 /// @param pieces  one of each rank. @param factor  by which they are multiplied
 /// @param other  of the other run's whole value
 OddRank odd_piece(const std::vector<Held>& pieces, double factor, const Stats& other) {
@@ -153,7 +153,7 @@ std::optional<std::pair<WholeValues::Form, WholeValues::Form>> WholeValues::comm
   std::optional<std::pair<Form, Form>> best;
   for (const Form& a : base) {
     for (const Form& b : cand) {
-      // Of unlike copies in both runs nothing says which belong together; terms have their sums.
+      // Unlike copies in both runs cannot be paired; terms are compared by their sums.
       const bool unlike = a.how == How::kInFull && b.how == How::kInFull;
       if (a.count != b.count || (unlike && !are_terms)) continue;
       if (!best || a.cost + b.cost < best->first.cost + best->second.cost) best = {a, b};
@@ -162,7 +162,7 @@ std::optional<std::pair<WholeValues::Form, WholeValues::Form>> WholeValues::comm
   return best;
 }
 
-/// @return the key by the baseline's name of the module, as far as the user has told it.
+/// @return the key with the module's name in the baseline, by the user's renames.
 RecordKey WholeValues::in_base(RecordKey key) {
   if (renames_.empty()) return key;
   const auto [known, is_new] = in_base_.try_emplace(key.scope.value, key.scope);
@@ -174,7 +174,8 @@ RecordKey WholeValues::in_base(RecordKey key) {
   return key;
 }
 
-/// Whether a gradient is of something that all parts of the batch have, in both runs.
+/// @return whether a gradient may belong to a value that all parts of the batch share, in both
+/// runs: then the ranks' gradients are terms.
 bool WholeValues::are_shared_by_parts(const HeldValue& base, const HeldValue& cand) const {
   return is_activation_gradient(base.first()) && base_.parts() > 1 && cand_.parts() > 1 &&
          std::ranges::all_of(base.by_rank, may_be_added) &&
@@ -293,8 +294,8 @@ void WholeValues::choose() {
   }
 }
 
-/// Whether each part of the batch has its own elements: pieces, or all that one rank alone has, as of
-/// an expert that the other ranks' data do not choose.
+/// @return whether each part of the batch has its own elements: pieces, or a value of one rank
+/// alone, as of an expert that the other ranks' data do not choose.
 bool WholeValues::is_of_parts(const Chosen& chosen) {
   return chosen.form.how == How::kPieces || chosen.value->by_rank.size() == 1;
 }

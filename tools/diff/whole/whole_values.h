@@ -1,11 +1,11 @@
 #pragma once
 /// @file whole_values.h
-/// Puts the values of one step together that the ranks of a run hold: copies of a tensor, pieces of
-/// one, terms of a sum, or losses of parts of a batch.
+/// Combines the ranks' values of one step: copies of a tensor, pieces of one, terms of a sum, or
+/// losses of parts of a batch.
 ///
-/// Which of these a value is follows from its size in the other run: it is put together in the way
-/// that gives both runs a value of the same size. Ranks with equal hashes may hold copies. If there
-/// is no such way, the value is listed (ApartValue), and not compared.
+/// The kind follows from the value's size in the other run: values are combined in the way that
+/// gives both runs a value of the same size. Ranks with equal hashes may hold copies. If there is
+/// no such way, the value is listed (ApartValue) and not compared.
 ///
 /// Place:    whole_runs.h, for each step that both runs have.
 /// Memory:   borrows the steps of all ranks until clear(); what moves.h has.
@@ -40,7 +40,7 @@ class WholeValues {
 
   /// The values that could not be put together so far.
   [[nodiscard]] const ApartValues& apart() const { return apart_; }
-  /// Number of values that were taken for sums of what the ranks hold, although nobody said so.
+  /// @return the number of values that were taken for sums of the ranks' values without a rule.
   [[nodiscard]] uint64_t summed() const { return summed_; }
 
  private:
@@ -50,7 +50,7 @@ class WholeValues {
   enum class How : uint8_t { kCopies, kPieces, kReduced, kInFull };
   struct Form {
     How how = How::kCopies;
-    uint64_t copies = 1;  ///< of each piece
+    uint64_t copies = 1;  ///< copies of each piece
     uint64_t count = 0;   ///< elements of the whole
     int cost = 0;         ///< the least likely costs most
   };
@@ -59,7 +59,7 @@ class WholeValues {
     const HeldValue* partner = nullptr;
     Form form;
     How partner_form = How::kCopies;
-    double factor = 1;  ///< of what the ranks hold
+    double factor = 1;  ///< multiplies the ranks' values
   };
   /// The values of both runs under one key, in the baseline's names; null: a run has none.
   struct Pair {
