@@ -7,7 +7,7 @@ really run must run as they are.
 import sys
 import types
 
-# What runs nothing of the program's: nor is what it calls looked at, such as functions of Python's library.
+# Modules that run no code of the program. Dynamo also skips the functions that they call, such as those of Python's library.
 _BY_ITSELF = (".facts.", ".base.contents", ".base.engine", ".base.spent", ".base.values", ".base.weight_marks")
 
 

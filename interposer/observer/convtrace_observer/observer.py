@@ -16,12 +16,13 @@ _COMPILING = "_is_compiling_flag"  # a variable of torch.compiler
 
 
 class State:
-    """What is read at every call, also by interposer/core/python/hot_path.cpp.
+    """The state that every call reads, also in interposer/core/python/hot_path.cpp.
 
     `capture`: values of the current step are wanted. `follows`: module outputs are of interest, for
-    their values or for the scopes of their backward pass. `flags`: the engine's last answer. `walk`: how often
-    steps began and modules were named or asked for their parameters; `step_walk`: the same when this step began.
-    `epoch`: 1 + how many updates of weights were not recorded; what was noted of weights before such a one holds no more.
+    their values or for the scopes of their backward pass. `flags`: the engine's last answer. `walk`: counts the
+    steps that began and the times that modules were named or asked for their parameters; `step_walk`: its value at the
+    beginning of this step. `epoch`: 1 + the number of updates of weights that were not recorded; each one invalidates the
+    marks that were taken of weights before it.
     """
 
     __slots__ = ("active", "capture", "follows", "step", "flags", "walk", "step_walk", "epoch")
@@ -82,7 +83,8 @@ class Observer(State):
                 "backward": self.backward.mark, "parameters": self.optimizers.record_parameters}
 
     def _needed_by_hot_functions(self, torch):
-        """What interposer/core/python/hot_path.cpp reads, and what it calls for whatever it leaves to Python."""
+        """@return the objects that interposer/core/python/hot_path.cpp reads, and the functions that it calls for the work
+        that it leaves to Python."""
         return {
             "observer": self, "threads": self.threads, "keeps_thread": self.threads.are_pythons(), "full": self.full, "pack": self.pack,
             "is_tracing": self.is_tracing, "compiler": self.compiler, "tell": self.module_facts.tell,
@@ -97,7 +99,7 @@ class Observer(State):
             "own": self.names.own}
 
     def compiles(self):
-        """Whether torch is compiling or exporting, where `is_folded` does not say."""
+        """@return whether torch is compiling or exporting, if `is_folded` does not cover that; else False."""
         return self.compiler.get(_COMPILING, False)
 
     def install(self):
@@ -116,7 +118,7 @@ class Observer(State):
             os.register_at_fork(after_in_child=self._forked)
 
     def remove(self):
-        """Tracing is over in this process: removes all hooks, so that the program runs on without the observer."""
+        """Ends tracing in this process: removes all hooks, so that the program runs on without the observer."""
         self.active = self.capture = self.follows = False
         for part in self._parts:
             part.remove()
@@ -124,7 +126,7 @@ class Observer(State):
         self._replaced.put_back()
 
     def begin(self, thread):
-        """Before the first thing worth a trace. @return whether this process is observed."""
+        """Starts the trace, before the first record of this process. @return whether this process is observed."""
         if not self._begun and self.active:
             self._begun = True
             if self._is_loader_worker() or not self.port.start():
@@ -137,8 +139,8 @@ class Observer(State):
         return self.active
 
     def _tell_last(self):
-        """Records what is known at the end alone: values that were never waited for, packages imported since the first
-        module ran."""
+        """Records the facts that are known only at the end: values that were never waited for, packages imported since the
+        first module ran."""
         self.awaited.give_up()
         self.tuning.look()
         if self._begun and self.active and self._imported != len(sys.modules):
@@ -161,12 +163,12 @@ class Observer(State):
         self.tell_generators(thread)
 
     def tell_generators(self, thread):
-        """Before the call of a root, whose inputs the states go with."""
+        """Records the states of the random generators, before the call of a root."""
         if self.capture:
             self.generators.tell(thread.batch)
 
     def occurrence(self, place, phase, slot):
-        """How often this slot of `place` was recorded before in this step and phase."""
+        """@return how often this slot of `place` was recorded before in this step and phase."""
         if place.step != self.step:
             place.reset(self.step)
         count = place.parameters.get((phase, slot), 0)
@@ -238,13 +240,13 @@ class Observer(State):
         self.regions.switch(self.capture)
 
     def _is_loader_worker(self):
-        """A DataLoader worker prepares data; its modules (transforms) are no training."""
+        """@return whether this process is a DataLoader worker, whose modules are transforms of data and no training."""
         worker = sys.modules.get("torch.utils.data._utils.worker")
         return getattr(worker, "_worker_info", None) is not None
 
     def _watch_exit(self):
-        """os._exit runs no handler of the process's exit. Scripts call it where a library would hang
-        at the end, and multiprocessing in each child that it forked."""
+        """Surrounds os._exit, which runs no exit handler. Scripts call it where a library would hang at the end,
+        and multiprocessing in each child that it forked."""
         home = sys.modules.get(os._exit.__module__)  # posix, by which it is pickled
         self._replaced.surround(self, home, "_exit", self._exits)
         self._replaced.set(os, "_exit", home._exit)
@@ -259,8 +261,8 @@ class Observer(State):
             signals.let_pass(error)
 
     def _program_ends(self):
-        """After an interrupt Python ends itself by the signal, and the engine's own handler of the
-        process's exit never runs."""
+        """Ends observation at the exit of the process. After an interrupt Python ends itself by the signal, so that the
+        engine's own exit handler never runs: the trace is closed here."""
         self._tell_last()
         self.collectives.finish()
         complaint = self.operations.complaint() if self._begun and self.active else None
@@ -278,8 +280,8 @@ class Observer(State):
         self.port.finish()
 
     def _forked(self):
-        """In a child the engine starts anew, or says that it is off: nothing numbered by the
-        parent's engine may be used."""
+        """Resets the observer in a forked child, where the engine starts anew or is off: numbers from the parent's
+        engine are invalid."""
         if self.active:
             self._begun = False
             self.port.forget_texts()
@@ -299,7 +301,7 @@ class Observer(State):
 
 
 def _compile_guard(torch):
-    """The function that Dynamo folds to True in a compiled region."""
+    """@return the function that Dynamo folds to True in a compiled region."""
     compiler = getattr(torch, "compiler", None)
     guard = getattr(compiler, "is_compiling", None)
     if guard is None:  # torch 2.0; 1.13 has no compiler
@@ -309,8 +311,8 @@ def _compile_guard(torch):
 
 
 def _cheap_compile_guard(torch):
-    """That function in two halves, which are a third of its price: one that Dynamo folds to True, and the variables of
-    torch.compiler, whose _is_compiling_flag is set while torch compiles or exports. None if this torch has not both."""
+    """@return the two parts of that function, which take a third of its time: one that Dynamo folds to True, and the
+    variables of torch.compiler, whose _is_compiling_flag is set while torch compiles or exports. None if this torch lacks one."""
     compiler = getattr(torch, "compiler", None)
     folded, names = getattr(compiler, "is_dynamo_compiling", None), vars(compiler) if compiler is not None else {}
     return (folded, names) if folded is not None and _COMPILING in names else None

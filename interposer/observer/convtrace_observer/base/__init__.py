@@ -1,4 +1,4 @@
-"""The way to the engine: its interface, where threads are, tensors and what the observer costs."""
+"""The base of the observer: the engine's interface, the state of threads, reading of tensors, and the observer's own cost."""
 import os
 import types
 
@@ -8,7 +8,7 @@ FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 
 def own(module, name):
-    """An attribute of a module, without a `__getattribute__` of the program."""
+    """@return an attribute of a module, without running a `__getattribute__` of the program."""
     try:
         return object.__getattribute__(module, name)
     except AttributeError:  # a module of TorchScript asks what is in C++
@@ -23,8 +23,8 @@ def _is_torchs(function):
 
 
 def held(module, name):
-    """@return [(name, value)] of what a module keeps its parameters, buffers or modules in, without code of the program;
-    nothing of one that was not set up"""
+    """@return [(name, value)] of a module's dictionary of parameters, buffers or modules, without running code of the program;
+    empty for a module that was not set up."""
     try:
         found = own(module, name)
     except AttributeError:
@@ -35,7 +35,7 @@ def held(module, name):
 
 
 def mode_of(module, otherwise):
-    """Whether a module is in training mode. `otherwise`: where it does not say."""
+    """@return whether a module is in training mode; `otherwise` if only code of the program could tell."""
     known = dict.get(contents.attributes(module), "training")
     if known is not None:
         return known

@@ -1,9 +1,9 @@
-"""Whose methods are running: the `self` of each function on the stack.
+"""Finds the objects whose methods are running: the `self` of each function on the stack.
 
-A frame's `f_locals` would keep what a function holds until the function ends (Python 3.11 and before write it to a
-dictionary of the frame, which may be one that the program asked for). PyFrame_GetVar, since Python 3.12, gives out one
-variable and keeps nothing. Python 3.11 has no such function: there the variable is read where Python keeps it
-(Include/internal/pycore_frame.h), if what stands around it is the frame's. Before 3.11 nothing is found.
+A frame's `f_locals` would keep a function's objects alive until the function ends: Python 3.11 and before write them to a
+dictionary of the frame, which the program may hold as well. PyFrame_GetVar, since Python 3.12, returns one variable and
+keeps nothing. Python 3.11 has no such function: there the variable is read from the interpreter's own frame
+(Include/internal/pycore_frame.h), after the fields around it have been verified. Before 3.11 nothing is found.
 """
 import ctypes
 import sys
@@ -19,8 +19,8 @@ _INTERPRETER_FRAME, _GLOBALS, _CODE, _FRAME, _VARIABLES = 3, 1, 4, 5, 9
 
 
 def selves():
-    """@return the objects whose methods run on this thread, the innermost first, each once. Names other than `self` and
-    functions of ours are passed over."""
+    """@return the objects whose methods run on this thread, the innermost first, each once. Only variables named `self`
+    count, and functions of the observer are skipped."""
     found, seen, frame, left = [], set(), sys._getframe(1), _MOST_FRAMES
     while frame is not None and left:
         code = frame.f_code
@@ -38,7 +38,7 @@ def _has_self(code):
 
 
 def _of_variable(frame, code):
-    """By PyFrame_GetVar."""
+    """Reads `self` by PyFrame_GetVar. @return a tuple of it, or ()."""
     try:
         return (_get_variable(frame, _SELF),)
     except NameError:  # it was deleted, or is not set yet
@@ -46,7 +46,7 @@ def _of_variable(frame, code):
 
 
 def _in_memory(frame, code):
-    """In Python 3.11."""
+    """Reads `self` from the memory of a frame of Python 3.11. @return a tuple of it, or ()."""
     inner = _word(id(frame), _INTERPRETER_FRAME)
     if (not inner or _word(inner, _CODE) != id(code) or _word(inner, _FRAME) != id(frame)
             or _word(inner, _GLOBALS) != id(frame.f_globals)):

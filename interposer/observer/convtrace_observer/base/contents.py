@@ -1,5 +1,5 @@
-"""What objects of the program hold, read where Python itself keeps it: no iterator, property, `__getattribute__` or metaclass
-of the program runs, since it may draw a number, read a file or have no end."""
+"""Reads the contents of the program's objects from where Python itself keeps them. No iterator, property, `__getattribute__`
+or metaclass of the program runs, since it may draw a random number, read a file or never end."""
 import functools
 import types
 
@@ -9,8 +9,8 @@ _mro = type.__dict__["__mro__"].__get__
 _module = type.__dict__["__module__"].__get__
 _qualified_name = type.__dict__["__qualname__"].__get__
 _of_class = type.__dict__["__dict__"].__get__
-# How Python gives out the dictionary of an object: of one whose class is written in Python, and of some of its own. The
-# others' functions are foreign: wrapt's asks the object behind a proxy, and makes it if need be.
+# Python's own getters of an object's dictionary: for classes written in Python, and for some built-in ones. Any other getter
+# is foreign code: wrapt's asks the object behind a proxy, and may create it.
 _OF_PYTHON = vars(type("", (), {}))["__dict__"].__doc__
 _OF_KNOWN = tuple(vars(kind)["__dict__"] for kind in (types.ModuleType, types.SimpleNamespace, type(functools.lru_cache(len))))
 _NOTHING = object()
@@ -21,7 +21,7 @@ def mro_of(kind):
 
 
 def module_of(kind):
-    """@return the name of the module that a class was made in; "" where it does not say, or something else."""
+    """@return the name of the module that a class was made in; "" if it has none or it is no text."""
     try:
         found = _module(kind)
     except AttributeError:  # made by type() in code that Python has no module of
@@ -30,17 +30,18 @@ def module_of(kind):
 
 
 def path_of(kind):
-    """@return a class's name in its module, and the module's"""
+    """@return a class's module and qualified name, joined by a dot."""
     return module_of(kind) + "." + _qualified_name(kind)
 
 
 def members_of(kind):
-    """@return what a class itself has, by name"""
+    """@return [(name, member)] of a class itself, without its bases."""
     return [(name, member) for name, member in _of_class(kind).items() if type(name) is str]
 
 
 def found_in(kind, name):
-    """@return what a class or the first of its bases has under a name, as it stands there; None where none has it."""
+    """@return the attribute that a class or the first of its bases has under a name, without calling a descriptor; None if none
+    has it."""
     for base in _mro(kind):
         found = _of_class(base).get(name)
         if found is not None:
@@ -49,7 +50,7 @@ def found_in(kind, name):
 
 
 def attributes(thing):
-    """@return an object's own dictionary; an empty one where it has none, or its class gives another one out."""
+    """@return an object's own dictionary; an empty one if it has none, or its class has a getter of its own for it."""
     held = found_in(type(thing), "__dict__")
     if not (type(held) is types.GetSetDescriptorType and held.__doc__ == _OF_PYTHON or any(held is one for one in _OF_KNOWN)):
         return {}
@@ -60,7 +61,7 @@ def attributes(thing):
 
 
 def attribute(thing, name):
-    """@return an attribute in an object's dictionary or slots; None where it is in neither."""
+    """@return an attribute from an object's dictionary or slots; None if it is in neither."""
     found = dict.get(attributes(thing), name, _NOTHING)
     return found if found is not _NOTHING else _in_slot(thing, name)
 
@@ -80,7 +81,7 @@ def _in_slot(thing, name):
 
 
 def elements(thing):
-    """@return those of a list or tuple, or the values of a dict; nothing for other objects."""
+    """@return the elements of a list or tuple, or the values of a dict; nothing for other objects."""
     kind = type(thing)
     if issubclass(kind, list):
         return list.__iter__(thing)
@@ -90,7 +91,7 @@ def elements(thing):
 
 
 def items(thing):
-    """@return (key, value) of a dict; nothing for other objects."""
+    """@return [(key, value)] of a dict; nothing for other objects."""
     return tuple(dict.items(thing)) if issubclass(type(thing), dict) else ()
 
 
@@ -100,10 +101,10 @@ def by_identity(thing):
 
 
 def is_one_of(kind, kinds):
-    """@return whether a class is one of a set of classes, all of which are plain: one with a metaclass may compare itself."""
+    """@return whether a class is in a set of plain classes. A class with a metaclass is never: it may define its comparison."""
     return type(kind) is type and kind in kinds
 
 
 def value_at(thing, key):
-    """@return what a dict has at a text; None for other objects."""
+    """@return the value that a dict has at a text; None for other objects."""
     return dict.get(thing, key) if issubclass(type(thing), dict) else None

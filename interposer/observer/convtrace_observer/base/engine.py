@@ -1,8 +1,8 @@
 """The C interface of the engine (interposer/abi/observer_abi.h): functions, enumerations and
 messages. tests/python/abi_test.py compares every constant and offset here with that header.
 
-A hook packs all it has to say into its thread's Batch and makes one call. Texts go over once and
-are numbers afterwards.
+A hook packs its messages into its thread's Batch and makes one call. Each text is passed once and
+is a number from then on.
 """
 import ctypes
 import struct
@@ -76,7 +76,7 @@ class Engine:
         return cls(library)
 
     def make_functions(self, config):
-        """The functions of base/native.py in C++; raises if this process cannot have them."""
+        """@return the functions of base/native.py in C++; raises if this process cannot have them."""
         make = ctypes.PyDLL(self._library._name).convtrace_python
         make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
         return make(config, *getattr(self._library, "stand_ins", (None, None)))
@@ -85,7 +85,7 @@ class Engine:
         return self._library.convtrace_start() == ABI
 
     def intern(self, text):
-        """Id of a text; 0 when the engine's table is full."""
+        """@return the id of a text; 0 when the engine's table is full."""
         number = self._ids.get(text)
         if number is None:
             data = text.encode("utf-8", "replace")
@@ -93,7 +93,7 @@ class Engine:
         return number
 
     def forget_texts(self):
-        """After a fork the child's engine may start with an empty table."""
+        """Forgets all ids after a fork: the child's engine may start with an empty table."""
         self._ids.clear()
 
     def setting(self, name):
@@ -106,8 +106,8 @@ class Engine:
         self._library.convtrace_finish()
 
     def scope_slot(self):
-        """This native thread's slot as 64-bit words: scope | call << 32; phase; how many collectives of NCCL the engine
-        has recorded on this thread, which it counts itself."""
+        """@return this native thread's slot as 64-bit words: scope | call << 32; phase; the engine's own count of the
+        collectives of NCCL that it has recorded on this thread."""
         address = self._library.convtrace_scope_slot()
         return memoryview((ctypes.c_uint64 * 3).from_address(address)).cast("B").cast("Q")
 
@@ -124,14 +124,14 @@ class Batch:
         self.messages = []
 
     def submit(self):
-        """One call for everything packed; the answer's flags."""
+        """Sends everything packed in one call. @return the flags of the engine's answer."""
         fresh = []  # made before the exchange, during which nothing is allocated and nothing called
         messages, self.messages = self.messages, fresh
         data = b"".join(messages)
         return self._submit(data, len(data))
 
     def tensor(self, phase, capture, scope, call, slot, op, value, padding=NO_PADDING):
-        """`value`: a values.Memory; `padding`: what it is padding of, and its index."""
+        """`value`: a values.Memory. `padding`: the kind of padding (EMBEDDING, LABELS) and its index."""
         device, index, dtype, rank, version, data, storage, base, size, stream, dims = value
         self.messages.append(TENSOR_MESSAGE.pack(
             TENSOR, 0, TENSOR_MESSAGE.size + 16 * rank, phase, capture, device, index, dtype, rank,
@@ -187,13 +187,13 @@ class Batch:
 
     def collective(self, phase, dtype, device, index, scope, call, op, group, members, reduction, rank, size, peer, stream,
                    sent, received, number, identity, tag):
-        """The tensors behind it, up to the next submit(), are those that it sends."""
+        """Packs a collective. The tensors after it, up to the next submit(), are those that it sends."""
         self.messages.append(COLLECTIVE_MESSAGE.pack(
             COLLECTIVE, 0, COLLECTIVE_MESSAGE.size, phase, dtype, device, index, scope, call, op, group, members, reduction,
             rank, size, peer, stream, sent, received, number, identity, tag))
 
     def collective_values(self, identity, step):
-        """The tensors behind it, up to the next submit(), are of the collective `identity`, called in `step`."""
+        """Packs a header: the tensors after it, up to the next submit(), are of the collective `identity`, called in `step`."""
         self.messages.append(COLLECTIVE_VALUES_MESSAGE.pack(COLLECTIVE_VALUES, 0, COLLECTIVE_VALUES_MESSAGE.size, identity, step))
 
     def flight(self, phase, awaited, written, scope, call, op, slot, line, value, span):

@@ -1,14 +1,14 @@
-"""Tracebacks of the program show its own frames and torch's, as without the observer.
+"""Keeps the observer's frames out of the program's tracebacks, which show its own frames and torch's.
 
-A function of ours that stands in the place of torch's calls the original. What the original raises passes through our
-frame, which hide() takes out of the traceback. Where our frame takes the place of torch's, which only passes on, it gets
-that one's name and lines. On the stack of a running program our frames are seen.
+A function of ours that replaces one of torch's calls the original. An exception of the original passes through our
+frame, which hide() takes out of the traceback. Where our frame replaces a frame of torch that only passes on its arguments,
+it gets that one's name and lines. On the stack of a running program our frames are visible.
 """
 import sys
 
 from . import FOLDER, signals
 
-# warnings.warn(), when it counts the levels of a stack, passes by frames whose file has both words in its name.
+# warnings.warn() skips frames whose file has both words in its name when it counts the levels of a stack.
 _PASSED_BY = " (importlib _bootstrap)"
 
 _MOST_UNITS = 8  # of code that one entry of a table of positions stands for
@@ -17,7 +17,7 @@ _LONG_FORM = 14  # of an entry: lines and columns as they are
 
 def hide(error):
     """Takes our frames off the outer end of the traceback of an error that a function of ours passes on. Called where it
-    was caught, before `raise`. Up to Python 3.10 that brings them back."""
+    was caught, before `raise`, which up to Python 3.10 adds them again."""
     traceback = signals.traceback_of(error)
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER):
         traceback = traceback.tb_next
@@ -25,8 +25,8 @@ def hide(error):
 
 
 def hide_all(error):
-    """Takes our frames out of the traceback of an error that leaves the observer: of a handler of a signal, which may run
-    anywhere in it.
+    """Takes our frames out of the traceback of an error that leaves the observer: one raised by a signal handler, which may
+    run anywhere in it.
     @return the traceback"""
     first = last = None
     traceback = signals.traceback_of(error)
@@ -48,11 +48,11 @@ _known = {}  # code as it was compiled -> code of the frames
 
 
 def skip(code):
-    """Keeps Dynamo from compiling such code. Another function once there is an observer, whose other code it skips, too."""
+    """Keeps Dynamo from compiling code that this module makes. Does nothing until the observer replaces it (dynamo.skip)."""
 
 
 def unseen(function):
-    """Decorates a function that stands in the place of torch's: levels of a warning are counted as without it."""
+    """Decorates a function that replaces one of torch's, so that the levels of a warning are counted as without it."""
     code = function.__code__
     if code not in _known:
         _known[code] = code.replace(co_filename=code.co_filename + _PASSED_BY)
@@ -63,9 +63,9 @@ def unseen(function):
 
 def in_place_of(original, function):
     """@param function  uses no global name of its module
-    @param original  calls with `*args, **kwargs`, as often as `function` does behind its first such call
-    @return `function`, whose frames look like those of `original` at these calls; `function` itself on a Python before
-    3.11, or where the two are not alike"""
+    @param original  calls with `*args, **kwargs` as often as `function` does after its first such call
+    @return a copy of `function` whose frames look like those of `original` at these calls; `function` itself on a Python
+    before 3.11, or if the numbers of calls differ"""
     if sys.version_info < (3, 11):
         return function
     import functools
@@ -86,14 +86,14 @@ def in_place_of(original, function):
 
 
 def _calls(code):
-    """Positions of the calls with `*args, **kwargs`."""
+    """@return the positions of the calls with `*args, **kwargs`."""
     import dis  # torch has imported it
 
     return [one.positions for one in dis.get_instructions(code) if one.opname == "CALL_FUNCTION_EX"]
 
 
 def _table(units, line):
-    """CPython's table of positions (Objects/locations.md): for each unit of code dis.Positions."""
+    """@return CPython's table of positions (Objects/locations.md). `units`: the dis.Positions of each unit of code."""
     table, at = bytearray(), 0
     while at < len(units):
         position, count = units[at], 1
@@ -110,7 +110,7 @@ def _table(units, line):
 
 
 def _append(table, number):
-    """Six bits a byte, the lowest first; a further bit says that more follow."""
+    """Appends a number, six bits a byte, the lowest first; a further bit marks that more follow."""
     while number >= 64:
         table.append(0x40 | number & 63)
         number >>= 6

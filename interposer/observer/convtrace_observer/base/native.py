@@ -1,6 +1,6 @@
 """The functions of the observer that run for each module call, gradient and parameter, in C++
-(interposer/core/python/hot_path.h). The observer's own are the reference, and run where these cannot: on another
-Python than CPython, without a GIL, with a torch that lacks something they read.
+(interposer/core/python/hot_path.h). The observer's Python versions are the reference, and run where these cannot: on a
+Python other than CPython, without a GIL, or with a torch that lacks something they read.
 """
 import collections
 import sys
@@ -12,7 +12,7 @@ NAMES = ("enter", "leave", "gradient", "backward", "parameters", "memory", "numb
 
 
 class Functions:
-    """One of each, in C++ or Python."""
+    """One function for each of NAMES, in C++ or Python."""
 
     __slots__ = NAMES
 
@@ -23,7 +23,7 @@ class Functions:
 
 def choose(port, torch, reader, reference, needed):
     """@param reference  the Python functions, by name
-    @param needed  what the C++ functions take from the observer
+    @param needed  the observer's objects and functions that the C++ functions use, by name
     """
     config = _config(torch, reader) if _can_load() else None
     if config is not None:
@@ -38,7 +38,7 @@ def choose(port, torch, reader, reference, needed):
 
 
 def _can_load():
-    """The layout of an object differs without a GIL and with Py_TRACE_REFS."""
+    """@return whether objects have the layout that the C++ functions expect: it differs without a GIL and with Py_TRACE_REFS."""
     return (sys.implementation.name == "cpython" and "t" not in sys.abiflags
             and not hasattr(sys, "getobjects"))
 
@@ -59,7 +59,7 @@ def _config(torch, reader):
 
 
 def _known_frames():
-    """The innermost frames of this thread, without this one (interposer/abi/known_frame.h)."""
+    """@return the innermost frames of this thread, without this one (interposer/abi/known_frame.h)."""
     known, frame = [], sys._getframe(1)
     while frame is not None and len(known) < _KNOWN_FRAMES:
         code = frame.f_code

@@ -1,5 +1,5 @@
-"""Nodes of autograd's graph. What a Function keeps in `ctx` is kept in the attributes of its node, under any name, and
-classes of programs have properties: of such nodes the getters in C are asked.
+"""Reads nodes of autograd's graph. The attributes that a Function sets on `ctx` are attributes of its node and may have any
+name, and a program's class may have properties: for such nodes the getters in C are called.
 """
 
 
@@ -18,9 +18,9 @@ class Nodes:
         return self._name(node) if self.is_of_function(node) else node.name()
 
     def number(self, node):
-        """@return in which order nodes are made, by each thread."""
+        """@return the node's sequence number, which each thread counts in the order in which it makes nodes."""
         return self._number(node) if self.is_of_function(node) else node._sequence_nr()
 
     def next(self, node):
-        """@return [(node or None, number of its input)], nearer to the leaves."""
+        """@return [(node or None, number of its input)] of the next nodes towards the leaves."""
         return self._next(node) if self.is_of_function(node) else node.next_functions

@@ -9,17 +9,17 @@ _NOTHING = object()  # in the place of a replaced function that its owner did no
 
 
 def _nothing_behind(state, result, raised):
-    """After a call of which only the begin is of interest."""
+    """Does nothing, after a call of which only the beginning matters."""
 
 
 class Replaced:
-    """Functions of classes and modules that were replaced."""
+    """The functions of classes and modules that were replaced, with their originals."""
 
     def __init__(self):
         self._all = []  # (owner, name, original, replacement)
 
     def wrap(self, owner, name, make):
-        """`make` gives the replacement of the original. An owner without such a function is left as it is."""
+        """Replaces a function by `make(original)`. An owner without such a function is left unchanged."""
         original = vars(owner).get(name) if owner is not None else None
         if _is_of_class(original):
             self.set(owner, name, classmethod(make(getattr(original, "__func__", original))))
@@ -27,9 +27,9 @@ class Replaced:
             self.set(owner, name, make(original))
 
     def surround(self, observer, owner, name, before, after=_nothing_behind, original=None):
-        """Has each call begin with `before` and end with `after` (interposer/core/python/surrounded.cpp), without a frame of
-        Python where that can be. An owner without such a function is left as it is.
-        @param original  of a class that has the function from this one, which a base of it has"""
+        """Makes each call begin with `before` and end with `after` (interposer/core/python/surrounded.cpp), without a Python
+        frame where that is possible. An owner without such a function is left unchanged.
+        @param original  the base class's function, for a class that inherits it"""
         if original is None:
             original = vars(owner).get(name) if owner is not None else None
         of_class = _is_of_class(original)
@@ -45,7 +45,7 @@ class Replaced:
         _script_alike(original, replacement)
 
     def put_back(self):
-        """What somebody else has replaced since then stays."""
+        """Restores the originals, except where other code has replaced our replacement since."""
         for owner, name, original, replacement in self._all:
             if vars(owner).get(name) is not replacement:
                 continue
@@ -57,7 +57,7 @@ class Replaced:
 
 
 def surrounded(observer, original, before, after=_nothing_behind, owner=None, of_class=False):
-    """@return a function that calls the original as Replaced.surround() says. `owner`: the class whose method it is, or None."""
+    """@return a function that calls the original as Replaced.surround() does. `owner`: the class whose method it is, or None."""
     made = observer.hot.surrounded(original, before, after, owner, of_class)
     if made is None:
         made = framed(observer, original, before, after)
@@ -66,7 +66,8 @@ def surrounded(observer, original, before, after=_nothing_behind, owner=None, of
 
 
 def framed(observer, original, before, after=_nothing_behind):
-    """As interposer/core/python/surrounded.cpp, where that cannot be, or a function of Python must stay one: with a frame."""
+    """The same as interposer/core/python/surrounded.cpp, with a Python frame: for where that is not available, or a Python
+    function must stay one."""
     is_folded = observer.is_folded
 
     @frames.unseen
@@ -97,7 +98,7 @@ def _is_of_class(function):
 
 
 def _script_alike(original, replacement):
-    """Where the original stands for an operator in TorchScript, so does the replacement, for as long as the process runs."""
+    """Registers the replacement for the original's operator in TorchScript, if it has one, until the process ends."""
     builtins = sys.modules.get("torch.jit._builtins")
     known = getattr(builtins, "_builtin_ops", ())
     operator = next((operator for function, operator in known if function is original), None)

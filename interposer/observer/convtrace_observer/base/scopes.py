@@ -1,4 +1,4 @@
-"""Where each thread of the program is: the modules it is in, and the slot the engine reads.
+"""The position of each thread in the program: the modules that it is in, and the slot that the engine reads.
 
 The slot is written without a call: the engine reads it on the same native thread when a kernel is
 launched or memory allocated.
@@ -10,7 +10,7 @@ import threading
 from . import FOLDER, engine, spent
 
 class TellingBatch(engine.Batch):
-    """Records, before a hook's tensors, where in the program the hook was called."""
+    """Records the program's stack before the tensors of each hook."""
 
     def __init__(self, port):
         super().__init__(port)
@@ -28,7 +28,7 @@ class TellingBatch(engine.Batch):
 
 
 class Thread:
-    """State of one native thread."""
+    """The state of one native thread."""
 
     __slots__ = ("entry", "slot", "batch", "op", "op_modes", "after_root", "followed", "until_timed", "began", "spent")
 
@@ -44,7 +44,7 @@ class Thread:
         self.until_timed, self.began, self.spent = spent.EVERY // 2, 0, 0  # used by spent.py
 
     def place(self):
-        """(scope id, call) of where this thread is now, also in the backward pass."""
+        """@return (scope id, call) of this thread's current position, also in the backward pass."""
         key = self.slot[0]
         return key & 0xFFFFFFFF, key >> 32
 
@@ -60,13 +60,13 @@ class Threads(threading.local):
         self.state = Thread(port)
 
     def are_pythons(self):
-        """Whether `state` belongs to a thread of Python and lives as long. gevent's and eventlet's threading.local, which
-        may be in place of Python's, has one for each greenlet."""
+        """@return whether `state` belongs to a Python thread and lives as long. The threading.local of gevent and eventlet,
+        which may replace Python's, has one state for each greenlet."""
         return _thread._local in type(self).__mro__
 
 
 def python_frames():
-    """Frames of this thread, innermost first, without the observer's own."""
+    """@return the frames of this thread, innermost first, without the observer's own."""
     frames, frame = [], sys._getframe(1)
     while frame is not None:
         code = frame.f_code

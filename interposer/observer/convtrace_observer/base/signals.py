@@ -1,5 +1,5 @@
-"""A handler of the program (a timeout by SIGALRM) runs wherever the program is, also inside the observer:
-what it raises is the program's, and whoever catches an exception here lets it pass.
+"""Recognizes exceptions of the program's signal handlers. A handler (a timeout by SIGALRM) may run inside the
+observer; its exception belongs to the program, and every `except` of the observer must let it pass.
 """
 
 _traceback = vars(BaseException)["__traceback__"]  # a class of the program may refuse to set it, or do something else

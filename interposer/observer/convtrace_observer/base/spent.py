@@ -1,9 +1,9 @@
 """Estimates the time that the observer's Python takes: one of 61 calls is timed and counts 61 times.
 
 61 is prime, so that in a program with the same calls in each step all of them are timed in turn. The engine measures
-its own part in every call. Neither measures the frame of each module call (a dictionary's look-up and a few words
-written), autograd calling a hook, the allocator's reports, and whatever the program does more slowly because of them;
-a call that is timed includes reading the clock. Measured: docs/limits.md.
+its own part in every call. Neither measures the frame of each module call (a look-up in a dictionary and a few words
+written), the call of a hook by autograd, the allocator's reports, or indirect slowdown of the program. The time of a call
+includes reading the clock. docs/limits.md has measurements.
 """
 import functools
 import time
@@ -33,7 +33,7 @@ def sampled(method):
 
 
 def submit(thread):
-    """Sends the batch of a call that is timed, with what is known of its time. The engine's part is left out."""
+    """Sends the batch of a timed call, with its time so far. The engine's part is left out."""
     thread.spent += clock() - thread.began
     thread.batch.spent(EVERY * thread.spent)
     thread.spent = 0

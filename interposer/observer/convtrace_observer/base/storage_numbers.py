@@ -1,4 +1,4 @@
-"""Numbers of storages, of which no storage ever has another's."""
+"""Unique numbers of storages, which are never reused."""
 import itertools
 
 from . import tokens
@@ -30,9 +30,9 @@ class StorageNumbers:
         return known[1]
 
     def sweep(self):
-        """Lets go of storages that are gone, where any were met since the last time: a program may have put attributes on
-        them. Looks at those that were met since then, most of which live for a step, and at some of the others in turn, so
-        that a step takes the same beside any number of them."""
+        """Forgets dead storages, whose attributes may hold objects of the program. Examines the storages met since the last
+        sweep, most of which live for a step, and a fixed number of the others in turn, so that the time of a step does not
+        depend on how many there are. Does nothing if none were met."""
         if not self._met:
             return
         met, self._met = self._met, []

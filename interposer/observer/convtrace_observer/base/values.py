@@ -1,9 +1,9 @@
-"""From a tensor to what the engine needs to read it: memory, layout, and the identity of the value.
+"""Describes a tensor for the engine: memory, layout, and the identity of the value.
 
 Only plain strided memory on a CPU or CUDA device is described, and a few wrappers that are known to
 hold exactly one such tensor. Everything else (FX proxies, fake, functorch, sparse, nested, meta,
 lazily conjugated ... tensors) gives None and is counted. No operator of torch is called: reading
-a tensor must not show up in anybody's dispatch mode, tracer, random state or autograd graph.
+a tensor must not show up in a dispatch mode, tracer, random state or autograd graph.
 """
 import collections
 import ctypes
@@ -43,7 +43,7 @@ class Memory(collections.namedtuple(
 
 
 class _Bare:
-    """A tensor of a class of the program, whose attributes are those that torch.Tensor has."""
+    """A view of a tensor of the program's own class that has the attributes of torch.Tensor."""
 
     __slots__ = ("_tensor", "_kind")
 
@@ -58,7 +58,7 @@ _new = tuple.__new__  # a third of what Memory(...) costs
 
 
 def span_bytes(value):
-    """Bytes from the first to the last byte of the elements."""
+    """@return the number of bytes from the first to the last byte of the elements."""
     shape, strides = value.dims[:value.rank], value.dims[value.rank:]
     if 0 in shape:
         return 0
@@ -67,12 +67,13 @@ def span_bytes(value):
 
 
 def element_bytes(value):
-    """Bytes of all elements: more than span_bytes() says where some share memory, fewer where there are gaps."""
+    """@return the number of bytes of all elements: more than span_bytes() if some share memory, fewer if there are gaps."""
     return math.prod(value.dims[:value.rank]) * ELEMENT_BYTES[value.dtype]
 
 
 def share(first, second):
-    """Whether two tensors have an element in common, exactly: of large ones with gaps only if both are alike."""
+    """@return whether two tensors have an element in common. Exact, except for large tensors with gaps: there only
+    tensors with equal addresses and extents count."""
     if first.base >= second.base + second.storage_bytes or second.base >= first.base + first.storage_bytes:
         return False  # which is nearly always so, and quickly told
     ends = [value.data + span_bytes(value) for value in (first, second)]
@@ -92,8 +93,8 @@ def share(first, second):
 
 
 def pairs(memories):
-    """@return [(position, position)] of tensors that share an element, in order. Of tensors in one memory each is compared with
-    the one that begins in front of it and reaches furthest."""
+    """@return [(position, position)] of tensors that share an element, in order. Each tensor is compared only with the one
+    that begins before it in the same memory and reaches furthest."""
     found, reach = [], None
     for one in sorted((one.device, one.index, one.data, at, one.data + span_bytes(one)) for at, one in enumerate(memories)):
         is_beside = reach is None or one[:2] != reach[:2] or one[2] >= reach[4]
@@ -105,7 +106,7 @@ def pairs(memories):
 
 
 def _rows(value):
-    """@return bytes of a row of elements without gaps, and a number of which the distance of any two rows is a multiple"""
+    """@return the bytes of a row of elements without gaps, and a common divisor of the distances between rows."""
     width, pitch = ELEMENT_BYTES[value.dtype], 0
     for stride, extent in sorted(zip(value.dims[value.rank:], value.dims[:value.rank])):
         stride *= ELEMENT_BYTES[value.dtype]
@@ -119,7 +120,7 @@ def _rows(value):
 
 
 def _addresses(value):
-    """Of each byte of the elements."""
+    """@return the set of the addresses of all bytes of the elements."""
     found, width = [value.data], ELEMENT_BYTES[value.dtype]
     for extent, stride in zip(value.dims[:value.rank], value.dims[value.rank:]):
         found = [address + index * stride * width for address in found for index in range(extent)]
@@ -158,16 +159,16 @@ class TensorReader:
         self.unobserved = torch._C.DisableTorchFunction
 
     def is_plain(self, tensor):
-        """@return whether it is a tensor of torch's own class, which has no code of the program"""
+        """@return whether a tensor is of torch's own class, which has no code of the program."""
         kind = type(tensor)
         return kind is self._tensor or kind is self._parameter
 
     def bare(self, tensor):
-        """@return what has the attributes of a tensor as torch gives them: a class may have others under their names"""
+        """@return an object with torch's own attributes of a tensor, since the tensor's class may override them."""
         return tensor if self.is_plain(tensor) else _Bare(tensor, self._tensor)
 
     def tensors(self, structure):
-        """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
+        """@return the tensors of nested tuples, lists, dicts and dataclasses, in order."""
         kind = type(structure)
         if kind is self._tensor:
             return [structure]
@@ -190,11 +191,11 @@ class TensorReader:
                 self._flatten(contents.attribute(item, name), found, depth + 1)
 
     def is_leaf(self, kind):
-        """Whether objects of this type contain no tensor that tensors() finds."""
+        """@return whether objects of this type contain no tensor that tensors() finds."""
         return not (issubclass(kind, (self._tensor, *_CONTAINERS)) or _fields(kind))
 
     def __call__(self, tensor):
-        """Must run inside `with self.unobserved()`."""
+        """@return the Memory of a tensor, or None. Must run inside `with self.unobserved()`."""
         if not self.is_plain(tensor):
             tensor = self._unwrap(tensor)
         elif (found := self.memory(tensor)) is not None:
@@ -205,14 +206,14 @@ class TensorReader:
         return value
 
     def again(self, tensor):
-        """As a call, for a tensor that is recorded elsewhere, too, and is counted there if it cannot be read."""
+        """The same as a call, for a tensor that is also recorded elsewhere and counted there if it cannot be read."""
         skipped = self.skipped
         value = self(tensor)
         self.skipped = skipped
         return value
 
     def storage_of(self, tensor):
-        """@return the number of a tensor's storage, which no other storage ever has; 0 where it cannot be had."""
+        """@return the number of a tensor's storage, which no other storage ever has; 0 if it cannot be read."""
         with self.unobserved():
             try:
                 if not self.is_plain(tensor):
@@ -228,11 +229,11 @@ class TensorReader:
         return self.is_plain(tensor) and self.is_lent(tensor.untyped_storage())
 
     def is_lent(self, storage):
-        """borrows() of a storage."""
+        """The same as borrows(), for a storage."""
         return self._tells_resizable and not storage.resizable()
 
     def is_torchs(self, tensor):
-        """@return whether torch has allocated the memory of a plain tensor, as far as that is known. Must run inside `with
+        """@return whether torch is known to have allocated the memory of a plain tensor. Must run inside `with
         self.unobserved()`."""
         return self._tells_resizable and tensor.untyped_storage().resizable()
 
@@ -244,7 +245,7 @@ class TensorReader:
         return tensor if is_finished else None
 
     def _inside(self, tensor):
-        """@return the plain tensor in a wrapper, or None; and whether no collective may be writing to it."""
+        """@return the plain tensor in a wrapper, or None; and whether it is certain that no collective is writing to it."""
         if contents.name_of(type(tensor)) == "DTensor":
             tensor = tensor._local_tensor
         is_async = contents.name_of(type(tensor)) == "AsyncCollectiveTensor"
@@ -263,9 +264,9 @@ class TensorReader:
         return None if tensor is None or is_finished else self._describe(tensor)
 
     def finish(self, tensor):
-        """The program has waited for what writes to a tensor. One storage may have several wrappers, each with a flag of
-        its own, so it is the storage that says so from then on.
-        @return the storage's number, or None where the memory of the tensor is not its own."""
+        """Notes that the program has waited for the collective that writes to a tensor. One storage may have several
+        wrappers, each with a flag of its own, so this is noted by storage.
+        @return the storage's number, or None if the tensor has no memory of its own."""
         if not self.is_plain(tensor) or self.is_wrapped(tensor):
             return None
         number = self.number_of(tensor.untyped_storage())
@@ -275,7 +276,7 @@ class TensorReader:
         return number
 
     def begin_again(self, tensor):
-        """A functional collective is about to write to a tensor of the program. As finish()."""
+        """Reverts finish(): a functional collective is about to write to a tensor of the program."""
         if self.is_plain(tensor) and not self.is_wrapped(tensor):
             self._finished.pop(self.number_of(tensor.untyped_storage()), None)
 
@@ -325,7 +326,7 @@ class TensorReader:
 
 
 def _fields(kind):
-    """@return the names of a dataclass's fields; nothing for other classes."""
+    """@return the names of a dataclass's fields; empty for other classes."""
     fields = contents.found_in(kind, "__dataclass_fields__")
     return tuple(fields) if type(fields) is dict else ()
 

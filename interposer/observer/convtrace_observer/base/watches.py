@@ -1,4 +1,4 @@
-"""Reports the death of storages that an output lies over without owning them.
+"""Reports the death of storages in whose memory an output lies without owning it.
 
 The callback of a weak reference to `untyped_storage()` runs when the memory's owner dies (not when
 a Python name goes out of scope, not while a view lives) and before the memory is freed, on the
@@ -30,7 +30,7 @@ class Watches:
         self._references.clear()
 
     def _died(self, reference):
-        """May run at any moment on any thread, also while that thread packs its batch."""
+        """Reports that a storage died. May run at any moment on any thread, also while that thread packs its batch."""
         try:
             if self._references.pop(reference.identity, None) is not None:
                 batch = engine.Batch(self._port)

@@ -1,10 +1,10 @@
-"""What is kept of a parameter when it is recorded, to see at the next call of its root whether the program has written it
-since: a merge, an average, weights that are clipped or loaded again.
+"""Marks of recorded parameters, which show at the next call of a root whether the program has written them since: a merge, an
+average, weights that are clipped or loaded again.
 
-That is the number of its storage, how often torch has counted a write to it, and some of its elements: torch counts no
-write through `.data`, through numpy, or by another process. Writes of few elements by such ways are not seen, and none in
-memory of a device. What torch has not allocated itself (a mapped file, an array) may be gone while the parameter is still
-there. interposer/core/python/weight_mark.h does the same.
+A mark has the number of the storage, torch's count of writes, and a hash of some elements, since torch counts no write
+through `.data`, through numpy, or by another process. Such writes are missed if they change few elements or lie in memory of
+a device. Memory that torch has not allocated (a mapped file, an array) may be gone while the parameter still lives.
+interposer/core/python/weight_mark.h does the same.
 """
 import ctypes
 import os
@@ -16,13 +16,13 @@ _STORAGE_BITS = 40
 
 
 def mark(observer, parameter, owner, value):
-    """Notes what is recorded. `value`: the parameter's values.Memory. Must run inside `with observer.read.unobserved()`."""
+    """Notes the mark of a recorded parameter. `value`: its values.Memory. Must run inside `with observer.read.unobserved()`."""
     owner.memory = observer.epoch << _STORAGE_BITS | value.storage
     owner.content = value.version << 32 | _digest(observer, parameter, value)
 
 
 def is_written(observer, parameter, owner):
-    """Must run inside `with observer.read.unobserved()`."""
+    """@return whether a parameter was written since its mark. Must run inside `with observer.read.unobserved()`."""
     if owner.memory >> _STORAGE_BITS != observer.epoch or not observer.read.is_plain(parameter):
         return False
     value = observer.read.again(parameter)
@@ -34,7 +34,8 @@ def is_written(observer, parameter, owner):
 
 
 def _digest(observer, parameter, value):
-    """0 where the elements are not in host memory that the storage owns, or it is gone, and for what is_written() leaves."""
+    """@return a hash of some elements; 0 if they are not in the storage's own host memory, it is gone, or the tensor is
+    not plain."""
     width, count = values.ELEMENT_BYTES[value.dtype], 1
     for extent in value.dims[:value.rank]:
         count *= extent

@@ -1,15 +1,15 @@
-"""Gradients that the backward of an op adds to a leaf itself, while it returns one for that leaf, which autograd adds, too.
+"""Finds gradients that the backward of an op adds to a leaf itself, although autograd adds the one that it returns for that leaf.
 
-That both are the same one, the values tell: from the second such call of the op on, what the leaf's gradient is before the
-op, if it has one (`grad_before:I`), and behind it (`grad_after:I`) is recorded beside `grad_input:I`, which it returns.
+The values show whether both are the same gradient: from the second such call of the op on, the leaf's gradient before the op
+(`grad_before:I`, if there is one) and after it (`grad_after:I`) is recorded beside the returned one (`grad_input:I`).
 """
 from ..base import contents, engine, values
 from . import reused_outputs
 
 _MOST = 64  # leaves of ops that are recorded
 _LEAF = "AccumulateGrad"
-# With it a backward says that it has added to a gradient of the leaf's own (Megatron's `main_grad`): what it returns then is any
-# tensor of that shape, which nobody has written and nobody reads.
+# The attribute by which a backward marks a leaf to whose own gradient it has added (Megatron's `main_grad`). It then returns an
+# uninitialized tensor of that shape, which is never read.
 _ADDED = "grad_added_to_main_grad"
 _NONE = frozenset()
 
@@ -21,8 +21,8 @@ class AddedGradients:
         self._doubted = set()  # (name of an op, position of a leaf) that such a backward was seen of
 
     def before(self, thread, tag, node):
-        """Of a backward that is about to run. @return what after() takes, or None: (node, number of its input) of each that
-        wants a gradient of it, [(position among these, the leaf, the id of its gradient, how often that was written)]"""
+        """Notes the leaves of a backward that is about to run. @return the argument of after(), or None: [(node, number of its
+        input)] of the receivers, [(position among these, the leaf, the id of its gradient, the gradient's count of writes)]"""
         try:
             return self._before(thread, tag, node) if self._observer.capture else None
         except Exception as error:
@@ -48,9 +48,10 @@ class AddedGradients:
         return wanted, noted
 
     def after(self, thread, tag, before, taken, result, saved):
-        """Behind it. @param taken  the gradients that it was given. @param result  what it returned. @param saved  gives the
-        tensors that the op has saved.
-        @return the ids of the leaves that it returned a gradient for, and those of the gradients that nobody takes"""
+        """Examines the leaves after the backward. @param taken  the gradients that it was given
+        @param result  its result
+        @param saved  returns the tensors that the op has saved
+        @return the ids of the leaves that it returned a gradient for, and of the returned gradients that are ignored"""
         if before is None:
             return _NONE, _NONE
         try:

@@ -1,4 +1,4 @@
-"""Every operation of PyTorch inside chosen modules, forward and backward: CONVTRACE_OPS.
+"""Records every operation of PyTorch inside chosen modules, forward and backward: CONVTRACE_OPS.
 
 A dispatch mode is pushed while such a module runs, and while a backward pass runs, in which the
 scope of each operation says whether it is wanted. Nothing is pushed, and no call is wrapped, where
@@ -14,7 +14,7 @@ MOST_ASKED = 4096  # names that are remembered for a complaint
 
 
 class AtenOps:
-    """What modules.py and backward.py run is called through `module_call`, and in the mode of `mode_of_backward`."""
+    """Supplies the dispatch modes: modules.py calls modules through `module_call`, backward.py enters `mode_of_backward`."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -27,7 +27,7 @@ class AtenOps:
         self.matched = False
 
     def complaint(self):
-        """A message for the end if the patterns matched nothing, else None."""
+        """@return a message for the end of the run if the patterns matched nothing, else None."""
         if not self._patterns or self.matched:
             return None
         if not self._called:
@@ -52,7 +52,7 @@ class AtenOps:
         return call
 
     def mode_of_backward(self, thread):
-        """@return the mode that a backward pass is to enter, which leave() ends; None where none is wanted"""
+        """@return the mode that a backward pass must enter, and leave() exits; None if none is needed."""
         if self._mode is None or thread.op_modes or not self._observer.capture:
             return None
         thread.op_modes += 1
@@ -71,7 +71,7 @@ class AtenOps:
             thread.op_modes -= 1
 
     def _wants(self, name):
-        """Whether a pattern matches a module's name."""
+        """@return whether a pattern matches a module's name, which is noted for complaint()."""
         self._called = True
         found = any(pattern.search(name) for pattern in self._patterns)
         self.matched = self.matched or found
@@ -131,7 +131,7 @@ def _mode_class(torch, record):
     class Operations(TorchDispatchMode):
         @classmethod
         def ignore_compile_internals(cls):
-            """Else what is compiled would run eager, with other bits, or fail where fullgraph=True."""
+            """@return True: otherwise compiled code would run eager, with other bits, or fail with fullgraph=True."""
             return True
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -1,9 +1,8 @@
-"""Values that a functional collective may still be writing when a module takes or returns them.
+"""Records values that a functional collective may still be writing when a module takes or returns them.
 
-torch hands such a value on as an AsyncCollectiveTensor, alone or inside a DTensor, and waits where the program first
-computes with it. Until then its memory is not read; the record is made when that wait returns, behind it on the thread
-and the stream that waited. Nothing is waited for here, and no tensor is held: a value is known by its storage, whose
-number is never used again.
+torch passes such a value on as an AsyncCollectiveTensor, alone or inside a DTensor, and waits when the program first
+computes with it. Until then its memory is not read; the record is made after that wait, on the thread and the stream that
+waited. The observer itself never waits and holds no tensor: a value is known by its storage, whose number is never reused.
 """
 from ..base import engine, values
 
@@ -14,16 +13,16 @@ class Awaited:
         self._kept = {}  # number of a storage -> [(place, values.Memory)]
 
     def keep(self, tensor, *place):
-        """@param place  what Batch.tensor takes before the op
-        @return whether the value is recorded as soon as the program has waited for it. Must run inside
-        `with read.unobserved()`."""
+        """Keeps a value to record it after the wait, if it may still be written. Must run inside `with read.unobserved()`.
+        @param place  the arguments of Batch.tensor before the op
+        @return whether the value is kept"""
         value = self._observer.read.unfinished(tensor)
         if value is not None:
             self._kept.setdefault(value.storage, []).append((place, value))
         return value is not None
 
     def waited_for(self, tensor):
-        """Must run inside `with read.unobserved()`."""
+        """Records the values in a tensor that the program has waited for. Must run inside `with read.unobserved()`."""
         observer, read = self._observer, self._observer.read
         kept = self._kept.pop(read.finish(tensor), None)
         if kept is None or not observer.active:
@@ -37,7 +36,7 @@ class Awaited:
         batch.submit()
 
     def give_up(self):
-        """At the end of a step: what the program has not waited for is counted."""
+        """Counts the values that the program has not waited for as lost, at the end of a step."""
         if not self._kept:
             return
         kept, self._kept = self._kept, {}
@@ -51,7 +50,7 @@ class Awaited:
 
 
 def _lose(batch, lost):
-    """Counts values. Host memory has no stream."""
+    """Counts values as lost. The reason depends on the memory, since host memory has no stream."""
     on_host = sum(value.device == values.CPU for value in lost)
     for reason, count in ((engine.LOST_COLLECTIVE_MISSED, on_host), (engine.LOST_STREAM_UNSAFE, len(lost) - on_host)):
         if count:

@@ -1,15 +1,15 @@
-"""Collectives and transfers between ranks, whoever calls them: torch.distributed, functional collectives,
-DTensor, FSDP, or C++ such as DDP's reducer.
+"""Records collectives and transfers between ranks from every caller: torch.distributed, functional collectives,
+DTensor, FSDP, and C++ such as DDP's reducer.
 
 All of them are operators `c10d::*` of PyTorch's dispatcher. A kernel for the key BackendSelect, which every
-call meets and which torch leaves empty for these operators, records the call and passes it on. What a call
-receives is read on the thread that waits for it, at the end of the wait; where C++ waits (DDP), when that
-returns to Python: at the end of the backward pass, of the broadcast of buffers. No callback is left with the
+call meets and which torch leaves empty for these operators, records the call and passes it on. Received tensors
+are read on the thread that waits for them, at the end of the wait. If C++ waits (DDP), they are read when it
+returns to Python: at the end of the backward pass or of the broadcast of buffers. No callback is left with the
 backend, whose threads may outlive Python.
 
-Of tensors that are not in host memory the call is recorded, without values. Where their backend calls NCCL, the preload
-library records that call, with values: a call with CUDA tensors is recorded here when it has returned, and only if
-none of NCCL was recorded on this thread meanwhile.
+A call with tensors outside of host memory is recorded without values. If its backend calls NCCL, the preload library
+records the call to NCCL, with values: a call with CUDA tensors is recorded here when it has returned, and only if
+no call to NCCL was recorded on this thread meanwhile.
 """
 import _thread
 import functools
@@ -23,9 +23,9 @@ _NCCL_CALLS = 2  # in a thread's slot
 
 
 class _Op:
-    """`sent`, `received`, `reduction`, `peer`: positions of its arguments, or None. The group is behind its tensors.
-    `tag`: of a transfer; one without a peer receives from any source. `sends_root`, `gives_root`: what is sent, or
-    received, means something on the root alone. `in_place`: what is received is what was sent."""
+    """An operator of c10d. `sent`, `received`, `reduction`, `peer`: positions of its arguments, or None. The group follows
+    the tensors. `tag`: position of a transfer's tag; a transfer without a peer receives from any source. `sends_root`,
+    `gives_root`: only the root sends, or receives. `in_place`: the received tensors are those that were sent."""
 
     __slots__ = ("name", "sent", "received", "reduction", "peer", "tag", "group", "sends_root", "gives_root", "in_place", "asks")
 
@@ -70,9 +70,10 @@ _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "pr
 
 
 class _Pending:
-    """A call whose outputs are still to be read: `where` are phase, scope, call and op of their records, `memory` is
-    what values.TensorReader said of them, `versions` are torch's counts of writes to them. `borrows`: their memory may
-    be another's, and gone once the program knows that the call is complete. `from_any`: what is not recorded yet."""
+    """A call whose outputs are still to be read. `where`: phase, scope, call and op of their records. `memory`: their
+    values.Memory. `versions`: torch's counts of writes to them. `borrows`: their storage may not own its memory, which may
+    be gone once the program knows that the call is complete. `from_any`: the groups.FromAny of a reception from any source
+    that is not recorded yet."""
 
     __slots__ = ("number", "step", "where", "tensors", "memory", "versions", "borrows", "work", "from_any")
 
@@ -133,7 +134,7 @@ class Collectives:
             self._replaced.set(where, name, functools.wraps(original)(wrap(original)))
 
     def forget(self):
-        """In a forked child, where ids and groups of the parent mean nothing."""
+        """Resets the state in a forked child, where ids and groups of the parent are invalid."""
         self._groups.clear()
         _abandoned.append((dict(self._pending), self._flights.forget()))
         self._pending.clear()
@@ -141,8 +142,8 @@ class Collectives:
         self._step = -1
 
     def read_complete(self, since=None, base=None):
-        """Reads what complete calls have received, before the program overwrites it.
-        @param since, base  calls behind this id, or into memory of this address, were waited for just now."""
+        """Reads the received tensors of complete calls, before the program overwrites them.
+        @param since, base  calls after this id, or into memory of this address, were waited for just now"""
         for key, pending in list(self._pending.items()):
             if _is_complete(pending.work):
                 just = (since is not None and pending.number > since  # 0 of one that is not recorded yet
@@ -204,7 +205,7 @@ class Collectives:
             self._observer.failed("collectives", error)
 
     def finish(self):
-        """The program ends."""
+        """Reads and ends all pending calls when the program ends."""
         self.waited()
         try:
             self._flights.give_up()
@@ -212,7 +213,7 @@ class Collectives:
             self._observer.failed("collectives", error)
 
     def _wrap_waiting(self, original):
-        """A function of C++ that calls collectives and waits for them."""
+        """Wraps a function of C++ that calls collectives and waits for them."""
         @frames.unseen
         def function(*args, **kwargs):
             thread, since = _thread.get_ident(), self.last
@@ -229,7 +230,7 @@ class Collectives:
         return function
 
     def waited(self, since=None):
-        """C++ has just waited for the calls behind the id `since`, or for some."""
+        """Reads received tensors after a wait in C++, for the calls after the id `since` or, without it, for unknown ones."""
         if not self._pending:
             return
         try:
@@ -257,7 +258,7 @@ class Collectives:
             self._observer.failed("collectives", error)
 
     def slot_of_nccl(self, op, args):
-        """The slot of this thread, if a call with these arguments may be one of NCCL; else None."""
+        """@return the slot of this thread if a call with these arguments may use NCCL; else None."""
         try:
             if not self._observer.active:
                 return None
@@ -269,7 +270,7 @@ class Collectives:
             return None
 
     def called(self, op, args):
-        """Records a call before it runs. @return what follow() takes: what it receives and what it uses; or None."""
+        """Records a call before it runs. @return the argument of follow(): its _Pending and its flight; or None."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -329,9 +330,9 @@ class Collectives:
         return self.last
 
     def _tell_from_any(self, batch, pending, is_complete):
-        """Records a reception from any source, with its source if that is known. The messages of a source are received in
-        the order of the calls. So which message this is, is not known where an earlier call is still pending, or a later one
-        was counted."""
+        """Records a reception from any source, with its source if that is known. Messages of one source are received in the
+        order of the calls. Therefore the source's message is unknown while an earlier call is pending, or if a later one was
+        counted."""
         from_any, source = pending.from_any, groups.NO_PEER
         if is_complete and not any(from_any.comes_behind(one.from_any) for one in self._pending.values()):
             source = from_any.source_of(pending.work)
@@ -339,7 +340,7 @@ class Collectives:
         pending.number = self._tell(batch, from_any.before, source, from_any.behind, number, from_any.tag)
 
     def follow(self, called, result):
-        """@param result  of the operator: its work, alone or behind what it returns."""
+        """Follows a call that has been made. @param result  the operator's: its work, alone or after other results"""
         pending, flight = called
         try:
             work = self._unbox_work(result[-1] if issubclass(type(result), (tuple, list)) else result)
@@ -355,10 +356,10 @@ class Collectives:
             self._observer.failed("collectives", error)
 
     def _received(self, key, just, seen=False, given_up=False):
-        """Reads what a call has received, or counts that it could not be read.
-        @param just  the program has not run since the call was complete, or waited for. Else it may have written: a
-        count of writes that has moved is then taken for that, though some backends move it, too.
-        @param seen  it was waited for in Python, so borrowed memory is still there."""
+        """Reads the received tensors of a call, or counts them as lost.
+        @param just  the program has not run since the call was complete or waited for. Otherwise the program may have
+        written to them, and a changed count of writes is taken for that, although some backends change it, too.
+        @param seen  the call was waited for in Python, so borrowed memory is still there"""
         observer = self._observer
         pending = self._pending.pop(key, None)
         if pending is None or not observer.active:
@@ -382,7 +383,8 @@ class Collectives:
         self._received(key, False, given_up=True)
 
     def _phase(self, thread):
-        """What the program calls between a backward pass and the next call of a module exchanges gradients or weights."""
+        """@return the phase of a call. One between a backward pass and the next call of a module is communication: it
+        exchanges gradients or weights."""
         phase = thread.slot[1]
         behind = phase == engine.FORWARD and thread.entry is None and self._observer.steps.behind_backward
         return engine.COMMUNICATION if behind else phase
@@ -402,14 +404,14 @@ class Collectives:
         return known
 
     def _is_gloo(self, group):
-        """Whether its tensors in host memory are sent by gloo."""
+        """@return whether gloo serves a group's tensors in host memory."""
         try:
             return group._get_backend(self._torch.device("cpu")).name() == "gloo"
         except Exception:  # it has no backend for them, or torch does not tell
             return False
 
     def _ranks(self, group):
-        """Ranks in the job of a group's members; None while torch.distributed is still making the group."""
+        """@return the global ranks of a group's members; None while torch.distributed is still making the group."""
         ranks = self._torch.distributed.distributed_c10d._world.pg_group_ranks.get(group)
         return None if ranks is None else sorted(ranks, key=ranks.get)
 
@@ -421,7 +423,7 @@ class Collectives:
         return self._observer.read.tensors(args[position]) if position is not None and meant else ()
 
     def _kind(self, tensor):
-        """Type and index of its device, and its dtype."""
+        """@return the type and index of a tensor's device, and its dtype."""
         if tensor is None:
             return 0, 0, 0
         dtype = self._observer.read.dtypes.get(tensor.dtype, 0)
@@ -430,12 +432,13 @@ class Collectives:
         return (0 if tensor.is_cpu else 2), 0, dtype
 
     def _memory(self, tensors):
-        """Without the storages: only some backends count their writes, so equal identities would not mean equal bytes."""
+        """@return the Memory of tensors without their storages: only some backends count their writes, so equal identities
+        would not mean equal bytes."""
         read = self._observer.read
         return [None if value is None else value._replace(storage=0) for value in map(read, tensors)]
 
     def _is_as_received(self, pending, just):
-        """Whether nobody has replaced the memory, or written to it."""
+        """@return whether the memory was neither replaced nor written since the call."""
         for tensor, memory, version in zip(pending.tensors, pending.memory, pending.versions):
             if memory is not None and (self._observer.read.base(tensor) != memory.base
                                        or not just and values.version(tensor) != version):
@@ -443,7 +446,7 @@ class Collectives:
         return True
 
     def _count(self, phase, scope, op):
-        """How many calls of this op came before at this place in this step."""
+        """@return how many calls of this op came before at this place in this step."""
         if self._step != self._observer.step:
             self._step = self._observer.step
             self._calls.clear()
@@ -473,7 +476,7 @@ def _add_kernels(torch):
 
 
 def _redispatch(operator):
-    """Operator.redispatch, or what it passes its arguments on to."""
+    """@return Operator.redispatch, or the function of C++ that it calls."""
     return getattr(getattr(operator, "_handle", None), "redispatch_boxed", operator.redispatch)
 
 
@@ -529,14 +532,14 @@ def _writing_kernel(written, redispatch, behind):
 
 
 def _is_on_cuda(argument):
-    """Whether a tensor, or the first of a list of tensors or of lists of them, is."""
+    """@return whether a tensor, or the first one in nested lists, is on a CUDA device."""
     while issubclass(type(argument), (list, tuple)) and argument:
         argument = argument[0]
     return getattr(argument, "is_cuda", False)
 
 
 def _is_complete(work):
-    """DDP waits for the future, which is complete a moment before the work says so."""
+    """@return whether a work or its future is complete: DDP waits for the future, which is complete a moment earlier."""
     if _unwrapped(type(work).is_completed)(work):
         return True
     try:
@@ -546,8 +549,8 @@ def _is_complete(work):
 
 
 def _has_failed(work):
-    """Of a complete one. Work.exception() would say so with a warning. A transfer that was not waited for is complete
-    only when it failed."""
+    """@return whether a complete work has failed. Work.exception() would warn. A transfer that was not waited for is
+    complete only when it failed."""
     try:
         _unwrapped(type(work).get_future)(work).wait()
         return False
@@ -556,7 +559,7 @@ def _has_failed(work):
 
 
 def _unwrapped(method):
-    """torch's own function: ours takes a call for one of the program."""
+    """@return torch's own function, since our replacement takes every call for one of the program."""
     return getattr(method, "__wrapped__", method)
 
 

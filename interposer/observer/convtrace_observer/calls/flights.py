@@ -1,8 +1,8 @@
-"""Tensors that a collective of the program is using: between a call with async_op=True, isend or irecv and the wait for
-its Work. What the program does to them meanwhile is judged from the records (format/findings/collectives/).
+"""Follows tensors while a collective uses them: from a call with async_op=True, isend or irecv to the wait for its Work.
+Uses of them in between are judged from the records (format/findings/collectives/).
 
-Only calls of which the program gets the Work are followed: those that Python code makes through torch.distributed. C++
-(DDP's reducer), and whoever passes on a future of the Work, waits where nothing of it is seen.
+Only calls that return the Work to the program are followed: those that Python code makes through torch.distributed. A wait
+in C++ (DDP's reducer), or for a future that was passed on, is not visible here.
 """
 import os
 import sys
@@ -15,10 +15,10 @@ _TRANSFERS = ("isend", "irecv")  # its functions that do not wait
 
 
 class _Flight:
-    """`parts`: of each tensor (tensor, values.Memory, id of its slot, whether the call writes it, whether a count of writes
-    that moves is the program's). `writes`: whether the call writes any. `seen`: the counts of writes at the last begin of a
-    step. `acknowledged`: the counts when the program had received something that was sent later, which may tell it that what
-    this call sends has arrived."""
+    """A call under way. `parts`: for each tensor (tensor, values.Memory, id of its slot, whether the call writes it, whether a
+    changed count of writes is due to the program). `writes`: whether the call writes any. `seen`: the counts of writes at
+    the last beginning of a step. `acknowledged`: the counts when the program received a later message, which may tell it
+    that this call's message has arrived."""
 
     __slots__ = ("parts", "op", "place", "line", "step", "work", "writes", "seen", "acknowledged")
 
@@ -29,7 +29,7 @@ class _Flight:
         self.seen = [value.version for _, value, _, _, _ in parts]
 
     def versions(self):
-        """Of each tensor its count of writes."""
+        """@return the count of writes of each tensor."""
         return [values.version(tensor) for tensor, _, _, _, _ in self.parts]
 
 
@@ -40,10 +40,10 @@ class Flights:
         self._known = {}  # id of the work's Python object -> _Flight
 
     def prepare(self, place, name, asks_async, sent, received, is_counted):
-        """A call that is about to be made at `place` (scope, call, phase). Must run inside `with read.unobserved()`.
-        @param asks_async  whether it was told not to wait
-        @param is_counted  whether the backend's own writes to what is received move the count of writes
-        @return what begin() takes; None for a call that is not followed"""
+        """Describes a call that is about to be made at `place` (scope, call, phase). Must run inside `with read.unobserved()`.
+        @param asks_async  whether the caller has asked not to wait
+        @param is_counted  whether the backend's own writes to received tensors change the count of writes
+        @return the argument of begin(); None for a call that is not followed"""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(FOLDER):
             frame = frame.f_back
@@ -65,7 +65,7 @@ class Flights:
         return _Flight(parts, name, place, self._line(frame), self._observer.step)
 
     def begin(self, flight, work):
-        """@param work  the Python object of the call that has been made"""
+        """Starts to follow a call that has been made. @param work  its Python object"""
         if len(self._known) >= _MOST:
             self._give_up(next(iter(self._known)))
         flight.work = work
@@ -73,7 +73,7 @@ class Flights:
         self._tell(flight, flight.place, 0, flight.line, [writes for _, _, _, writes, _ in flight.parts])
 
     def end(self, work):
-        """The program waits for a call now, or learns that it is complete, or passes on its future."""
+        """Stops following a call: the program waits for it, learns that it is complete, or takes its future."""
         flight = self._known.pop(id(work), None)
         if flight is not None and self._observer.active:
             try:
@@ -82,18 +82,18 @@ class Flights:
                 self._observer.failed("collectives", error)
 
     def received(self):
-        """The program has received something from others."""
+        """Notes for all calls that only send that the program has received a message."""
         for flight in self._known.values():
             if not flight.writes and flight.acknowledged is None:
                 flight.acknowledged = flight.versions()
 
     def any(self):
-        """Whether calls are under way that give_up() looks at."""
+        """@return whether any calls are under way."""
         return bool(self._known)
 
     def give_up(self, step=None):
-        """Calls that were not waited for until the begin of `step`, or at all. In the step that ends, receptions may have
-        passed unseen, if its values were not recorded."""
+        """Stops following calls that were not waited for by the beginning of `step`, or all calls without it. If values were
+        not recorded in the step that ends, its receptions may have been missed."""
         for key, flight in list(self._known.items()):
             if not flight.writes and flight.acknowledged is None:
                 flight.acknowledged = None if self._observer.capture else flight.seen
@@ -102,7 +102,7 @@ class Flights:
                 self._give_up(key)
 
     def forget(self):
-        """@return the works, which may be destroyed in no child of the process that made them"""
+        """Forgets all calls. @return their works, which must not be destroyed in a forked child."""
         works = [flight.work for flight in self._known.values()]
         self._known.clear()
         return works
@@ -126,7 +126,7 @@ class Flights:
         batch.submit()
 
     def _line(self, frame):
-        """Id of the program's line that calls torch; 0 if there is none."""
+        """@return the id of the program's line that calls torch; 0 if there is none."""
         while frame is not None:
             code = frame.f_code
             if not code.co_filename.startswith((FOLDER, self._torch)):
@@ -136,5 +136,5 @@ class Flights:
 
 
 def _fills_its_storage(tensor, value):
-    """Whether each write that torch counts is one to this tensor: views share its count."""
+    """@return whether a tensor covers its whole storage, so that every write counted for its views is also one to it."""
     return values.span_bytes(value) == value.storage_bytes and tensor.numel() * tensor.element_size() == value.storage_bytes

@@ -1,4 +1,4 @@
-"""Gradients of module outputs, by hooks on the tensors.
+"""Records gradients of module outputs, by hooks on the tensors.
 
 The global full backward hook of torch would turn outputs into views, which breaks models that
 modify them in place.
@@ -12,7 +12,7 @@ _KEY = "convtrace"  # of our hook, in its list
 
 
 class GradHook:
-    """Of a tensor: the modules whose output it is, innermost first. Holds no tensor."""
+    """The hook of a tensor. `targets`: (slot word, slot) of the modules whose output it is, innermost first. Holds no tensor."""
 
     __slots__ = ("_observer", "targets")
     __torch_unserializable__ = True  # torch.save of the tensor stays silent, where the tensor has it
@@ -27,7 +27,7 @@ class GradHook:
 
 
 class Hooks(dict):
-    """From targets to their hook, made at first use, since the same modules return in each step."""
+    """Maps targets to their hook, which is made once, since the same modules return in each step."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -42,7 +42,7 @@ class Hooks(dict):
 
 
 def pass_by(observer, targets, gradient):
-    """What a hook does. `targets`: as GradHook has them."""
+    """Records a gradient and sets the thread's scope to its module: the body of a hook. `targets`: those of GradHook."""
     if observer.compiles() or observer.is_tracing() or not observer.active:
         return
     try:
@@ -66,8 +66,8 @@ def record(observer, thread, targets, gradient):
 def follow(hooks, thread, tensor, target):
     """Hooks a module's output. `target`: slot word of the module call, id of "grad_output:i".
 
-    What Tensor.register_hook does, but for the tensor's own list of hooks, which stays the program's: the node of autograd
-    has ours. A module that returns the output of another one adds itself to that one's hook."""
+    Does the same as Tensor.register_hook, except that the tensor's own list of hooks stays the program's: ours is at the
+    node of autograd. A module that returns the output of another one adds itself to that one's hook."""
     bare = hooks.bare(tensor)
     node = bare.grad_fn  # before the hooks: it renews a view whose base was written
     if node is None:
@@ -89,7 +89,7 @@ def follow(hooks, thread, tensor, target):
 
 
 def registers_as_known(torch):
-    """Whether Tensor.register_hook does what follow() and hot_path.cpp do in its place."""
+    """@return whether Tensor.register_hook works as follow() and hot_path.cpp expect, which replace it."""
     code = getattr(torch.Tensor.register_hook, "__code__", None)  # None: another library's own function
     return code is not None and set(code.co_names) == {
         "has_torch_function_unary", "handle_torch_function", "Tensor", "register_hook", "requires_grad", "RuntimeError",

@@ -1,5 +1,5 @@
-"""Process groups as records name them, and what is counted of their calls: which call of a group is the n-th one, and
-which transfer the n-th of a source, a destination and a tag."""
+"""Process groups as records name them, and the numbers of their calls: a collective is counted in its group, a transfer
+by its peer and tag."""
 import itertools
 
 NO_PEER = 0xFFFFFFFF
@@ -7,8 +7,8 @@ _MOST_TAGS = 1 << 16  # of a group, whose transfers are counted
 
 
 class Group:
-    """A process group as records name it, and its counts of calls. `transfers`: by operation, peer and tag their count, and
-    the turn of the last among the group's receptions; what was used longest ago is first. `is_gloo`: gloo serves it."""
+    """A process group as records name it, and its counts of calls. `transfers`: (operation, peer, tag) -> (count, turn of the
+    last one), the least recently used first. `is_gloo`: gloo serves it."""
 
     __slots__ = ("name", "members", "rank", "size", "calls", "transfers", "turns", "is_gloo")
 
@@ -17,7 +17,8 @@ class Group:
         self.calls, self.transfers, self.turns = 0, {}, itertools.count(1)
 
     def number(self, op, peer, tag, turn=None):
-        """How many such calls came before. @param turn  of a reception whose source was not known when it was called."""
+        """Counts a call. @param turn  that of a reception whose source was not known when it was called
+        @return how many such calls came before"""
         if op.tag is None:
             self.calls += 1
             return self.calls - 1
@@ -28,13 +29,13 @@ class Group:
         return count
 
     def last_turn(self, op, peer, tag):
-        """Of the transfers that were counted."""
+        """@return the turn of the last such transfer that was counted; 0 if there is none."""
         return self.transfers.get((op.name, peer, tag), (0, 0))[1]
 
 
 class FromAny:
-    """A reception from any source, which is recorded when it is complete. `before`, `behind`: what its record has in front
-    of the peer, and between the peer and its number."""
+    """A reception from any source, which is recorded when it is complete. `before`, `behind`: the fields of its record before
+    the peer, and between the peer and its number."""
 
     __slots__ = ("group", "op", "tag", "turn", "before", "behind")
 
@@ -43,11 +44,13 @@ class FromAny:
         self.turn = next(group.turns)
 
     def comes_behind(self, other):
-        """Whether it may have a message of the same source and tag behind that of the other, which may be None."""
+        """@return whether this reception was called after `other` (or None) and may receive the next message of the same
+        source and tag."""
         return other is not None and (other.group, other.tag) == (self.group, self.tag) and other.turn < self.turn
 
     def source_of(self, work):
-        """The source's rank in the group; NO_PEER: the backend does not tell, or a later reception of it was counted."""
+        """@return the source's rank in the group; NO_PEER if the backend does not tell it, or a later transfer from it was
+        counted."""
         try:
             source = work._source_rank()
         except Exception:
@@ -59,7 +62,7 @@ class FromAny:
 
 
 def ranges(ranks):
-    """[0, 1, 2, 8] as "0-2,8"."""
+    """@return the text of ranks: "0-2,8" for [0, 1, 2, 8]."""
     parts = []
     for rank in ranks:
         if parts and parts[-1][1] + 1 == rank:

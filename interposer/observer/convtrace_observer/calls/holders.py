@@ -1,14 +1,14 @@
-"""Which object holds a module that is called while no other is running.
+"""Finds the object that holds a module called while no other is running.
 
 A program may call parts of a model without the model itself: Lightning's `training_step` calls `self.encoder(x)`, a
-trainer of a GAN `self.G(z)`. The model is then an object whose method is running: a module whose tree has the called one
-(of several the outermost, as its `named_modules()` has all of them), or an object of another kind with an attribute that
-does. Where such an object has several models, each is named by its attribute; copies of one model (an average, a target
+trainer of a GAN `self.G(z)`. The model is then found through an object whose method is running: a module whose tree contains
+the called one (the outermost of several, since its `named_modules()` has all of them), or another object with such a module
+in an attribute. If that object has several models, each is named by its attribute. Copies of one model (an average, a target
 network) count once, so that a trainer of one model names its layers as if the model had been called in a function.
 
-What objects hold is read as base/contents.py says, and nothing of it is kept. Looked at is the first call of a root
-without a name, and of a class whose modules were not found this often no further one. Nor is one when so much was looked at
-that it has taken half a second: a program may make a model for each step in an object that holds thousands of others.
+Objects are read as in base/contents.py, and none is kept. Only the first call of a root without a name starts a search. A
+class whose modules were not found _MOST_FRUITLESS times is not searched for again, and all searches end after
+_MOST_LOOKED_AT objects, about half a second: a program may make a model for each step in an object that holds thousands.
 """
 from ..base import callers, contents
 from . import naming
@@ -26,7 +26,7 @@ class Holders:
         self._left = _MOST_LOOKED_AT
 
     def of(self, module):
-        """@return the root that a called module is part of, maybe itself, and the attribute by which it goes, or None"""
+        """@return the root that a called module is part of (possibly itself), and the attribute that names it, or None."""
         kind = contents.name_of(type(module))
         if self._fruitless.get(kind, 0) >= _MOST_FRUITLESS or self._left <= 0:
             return module, None
@@ -46,7 +46,7 @@ class Holders:
         return root, attribute
 
     def _in_attributes(self, holder, module):
-        """(root, attribute or None) of a module that an object holds; None if it does not."""
+        """@return (root, attribute or None) of a module that an object holds; None if it does not."""
         models, held = {}, contents.items(contents.attributes(holder))
         self._left -= len(held)
         for name, one in held:
@@ -67,7 +67,8 @@ class Holders:
         return issubclass(type(module), self._containers)
 
     def _unlike(self, models):
-        """What each model is, of those that have weights, are no part of another and no container."""
+        """@return the distinct structures (classes and sizes) of the models that have weights, and are neither part of another
+        model nor containers."""
         kinds, seen = set(), set()
         for model, tree in sorted(models.values(), key=lambda found: -len(found[1])):
             if not self._is_container(model) and _learns(tree) and seen.isdisjoint(tree):
@@ -76,7 +77,8 @@ class Holders:
         return kinds
 
     def _tree(self, module):
-        """{id: module} of a tree, parents first; None if one of its modules is not set up, or keeps others in its own way."""
+        """@return {id: module} of a tree, parents first; None if one of its modules is not set up, or keeps its children in its
+        own way."""
         tree, pending = {}, [module]
         while pending:
             one = pending.pop()
@@ -99,6 +101,6 @@ def _learns(tree):
 
 
 def _kind_of(module):
-    """Class and sizes of a module, which a copy of it has, too."""
+    """@return the class and the integer attributes of a module, which its copies share."""
     sizes = (item for item in contents.items(contents.attributes(module)) if type(item[1]) is int)
     return id(type(module)), tuple(item for item in sizes if type(item[0]) is str)

@@ -1,9 +1,9 @@
-"""What an autograd.Function keeps for its backward, and who else holds the memory of a tensor.
+"""Finds the tensors that an autograd.Function keeps for its backward, and other owners of their memory.
 
-A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in what functions among these attributes
-close over. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the backward
-names. All are read when the forward has returned and again before the backward runs. Where hooks pack what is saved
-(checkpointing, offloading), reading would run them: such a node is left alone.
+A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in closures of functions among these
+attributes. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the
+backward names. All are read when the forward has returned and again before the backward runs. A node whose saved tensors are
+packed by hooks (checkpointing, offloading) is not read, since reading would run the hooks.
 """
 import collections
 import dis
@@ -17,8 +17,8 @@ _MOST = 64  # tensors of one node, and elements of a list that are looked at: to
 _MOST_CALLS = 256
 _MOST_CLASSES = 1 << 12
 
-# References that C++ counts in a backward that has all to itself: to a gradient, a saved tensor, the base of a saved view
-# (beside the view's own); to the storage of what is no view.
+# C++'s counts of references in a backward whose tensors have no other owners: to a gradient, to a saved tensor, to the base of
+# a saved view (without the view's own), and to the storage of a tensor that is no view.
 _Counts = collections.namedtuple("_Counts", "gradient saved base storage")
 
 
@@ -34,8 +34,8 @@ class Kept:
         self._was_asked, self._is_measured = False, False  # the first: a backward pass was seen
 
     def next_call(self, op, place):
-        """Behind a forward. @return its number among the calls of the op in this call of a module, by which the backward
-        finds what was recorded; None where hooks pack what is saved now, or it is one of too many."""
+        """Counts a call of an op's forward. @return its number among the op's calls in this call of a module, by which the
+        backward finds the records; None if hooks pack saved tensors now, or there were too many calls."""
         if self._step != self._observer.step:
             self._step = self._observer.step
             self._calls.clear()
@@ -49,11 +49,11 @@ class Kept:
         return not self._packs_single and self._hooks is not None and self._hooks(False) is None
 
     def packs_single(self):
-        """The program sets hooks on single saved tensors: which, nobody tells, and reading one would run them."""
+        """Notes that the program sets hooks on single saved tensors. It is unknown on which, and reading one would run them."""
         self._packs_single = True
 
     def tensors(self, node):
-        """@return [(kind of slot, name, tensor)]; empty where the node has been freed or refuses."""
+        """@return [(kind of slot, name, tensor)] of a node; empty if it has been freed or its tensors cannot be read."""
         if self._packs_single:
             return []
         try:
@@ -73,7 +73,7 @@ class Kept:
         return found[:_MOST]
 
     def _outside_of(self, kind):
-        """What the backward of a class of nodes reads of objects that are not the call's own; None where that is not known."""
+        """@return the _Outside of a class of nodes; None if the code of its backward is not known."""
         known = self._outside.get(id(kind))
         if known is None or known[0]() is not kind:
             if len(self._outside) == _MOST_CLASSES:
@@ -84,30 +84,30 @@ class Kept:
         return known[1]
 
     def saved(self, node):
-        """Of tensors() those of save_for_backward."""
+        """@return the tensors that a node has by save_for_backward."""
         return [tensor for kind, _, tensor in self.tensors(node) if kind == "saved"]
 
     def states(self, thread, tensors, inputs):
-        """Of saved tensors that are inputs to which no gradient goes, perhaps state that is kept and not read: what
-        stands for "saved" in their slots. Buffers are of the module that runs."""
+        """@return {name: the word that replaces "saved" in the slot} of the saved tensors that are inputs and get no gradient:
+        they may be state that is kept and not read. Buffers are those of the running module."""
         return {name: "saved_buffer" if is_buffer(thread, tensor) else "saved_leaf" for kind, name, tensor in tensors
                 if kind == "saved" and tensor.is_leaf and not tensor.requires_grad and any(one is tensor for one in inputs)}
 
     def is_shared_gradient(self, tensor):
-        """Whether somebody else is to read a gradient that a backward was given: another branch of the graph."""
+        """@return whether a gradient that a backward was given has another owner, such as another branch of the graph."""
         self._was_asked = True
         return self._counts is not None and self._is_held(tensor, self._counts.gradient)
 
     def is_shared_saved(self, node, tensor):
-        """Whether somebody else holds the memory of a saved tensor: another node that needs it, an alias. Not told of
-        a leaf, which its module holds anyway, and of the node's own output, which the program may hold without need."""
+        """@return whether the memory of a saved tensor has another owner: a node that needs it, an alias. False for a leaf,
+        which its module holds anyway, and for the node's own output, which the program may hold without need."""
         return (self._counts is not None and not tensor.is_leaf and tensor.grad_fn is not node
                 and self._is_held(tensor, self._counts.saved))
 
     def _measure(self):
-        """Counts references in backward passes of which it is known who holds what: releases of torch differ, and where the
-        counts do not tell, nothing is said. Runs torch's engine, and so not before the program did, and not where a
-        profiler would list it."""
+        """Measures the counts of references in backward passes with known owners, since releases of torch differ. If they do
+        not tell owners apart, shared memory is not reported. Runs torch's engine: therefore not before the program did, and
+        not where a profiler would list it."""
         torch, graph_task = self._torch, getattr(self._torch._C, "_current_graph_task_id", lambda: 0)
         levels = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 0)
         is_profiled = getattr(torch._C._autograd, "_profiler_enabled", lambda: True)
@@ -121,7 +121,7 @@ class Kept:
             signals.let_pass(error)
 
     def _is_held(self, tensor, own):
-        """Reads counters alone."""
+        """@return whether a tensor or its memory has more than its `own` references. Only counters are read."""
         if not self._read.is_plain(tensor):
             return False
         try:
@@ -137,9 +137,9 @@ class Kept:
 
 
 class _Outside:
-    """What the code of a Function's backward reads of objects that outlive the call: attributes of globals, of variables that
-    it closes over and of what is on ctx. Only those that the forward puts there before it reads them: each call has its own,
-    and none is an average. Left out is what the backward writes itself."""
+    """The attributes that the code of a Function's backward reads from objects that outlive the call: globals, closed-over
+    variables and objects on ctx. Only attributes count that the forward writes before reading them: each call has its own, and
+    none is a running average. Attributes that the backward writes itself are left out."""
 
     def __init__(self, kind, backward):
         self._function = weakref.ref(backward)
@@ -153,7 +153,7 @@ class _Outside:
         self.has_roots = any(where != "ctx" for (where, _), _ in self._read)
 
     def tensors(self, objects):
-        """Yields (kind of slot, name, what is there). `objects`: what is on ctx and no tensor, by name."""
+        """Yields (kind of slot, name, the attribute's value). `objects`: (name, object) of those on ctx that are no tensors."""
         function = self._function()
         if function is None or not self._read:
             return
@@ -168,13 +168,13 @@ class _Outside:
                 yield "state", "%s.%s" % (root, name), contents.attribute(thing, name)
 
 
-# Of objects in which no tensor is, and of such as no call puts one into under a name.
+# Types of objects that contain no tensor, and of objects on which no call sets one as an attribute.
 _STATELESS = frozenset((types.ModuleType, types.BuiltinFunctionType, type(None), int, float, bool, str))
 _WITHOUT_ATTRIBUTES = _STATELESS | {types.FunctionType, types.MethodType, functools.partial, tuple, list, dict}
 
 
 def _function_of(kind, name):
-    """A function of a class as it was written, under its decorators; None where it has none."""
+    """@return a function of a class as it was written, under its decorators; None if the class has none."""
     found = contents.found_in(kind, name)
     if issubclass(type(found), (staticmethod, classmethod)):
         found = found.__func__
@@ -184,8 +184,8 @@ def _function_of(kind, name):
 
 
 def _uses(code):
-    """Yields (LOAD, STORE or DELETE, (where an object comes from, its name), attribute) of a function whose first argument is
-    ctx; None for an object that comes from elsewhere, as from a call. Attributes of ctx itself are left out."""
+    """Yields (LOAD, STORE or DELETE, (origin of an object, its name), attribute) for a function whose first argument is ctx.
+    The second is None for an object of another origin, such as a call. Attributes of ctx itself are left out."""
     ctx = code.co_varnames[0] if code.co_argcount else None
     on_top = None  # of the stack: where the last instruction got it
     for one in dis.get_instructions(code):
@@ -208,7 +208,8 @@ def _uses(code):
 
 
 def _made_anew(code):
-    """The attributes of other objects than ctx that a function writes before it reads them: what it adds to is an average."""
+    """@return the attributes of objects other than ctx that a function writes before it reads them. One that it reads first
+    may be a running average."""
     first = {}
     for verb, _, name in _uses(code):
         first.setdefault(name, verb)
@@ -216,7 +217,7 @@ def _made_anew(code):
 
 
 def _parts(value):
-    """(name, content) of a tuple or list, of what a function closes over, and of what was bound to its arguments."""
+    """@return (name, content) of the elements of a tuple or list, the closure of a function, and the arguments of a partial."""
     kind = type(value)
     if kind is tuple or kind is list:
         return enumerate(value) if len(value) <= _MOST else ()
@@ -238,14 +239,14 @@ def _closed_over(function):
 
 
 def is_buffer(thread, tensor):
-    """Whether a tensor is a buffer of the module that runs: kernels of normalizations write running statistics past
-    PyTorch's count."""
+    """@return whether a tensor is a buffer of the running module. Kernels of normalizations write running statistics without
+    a count by PyTorch."""
     entry = thread.entry
     return entry is not None and any(number == id(tensor) for number, _ in entry.buffers or ())
 
 
 def measured(torch, storage_count):
-    """@return the _Counts of this torch; None where they do not tell who holds what."""
+    """@return the _Counts of this torch; None if they do not tell owners apart."""
     seen = []
 
     class Probe(torch.autograd.Function):

@@ -1,6 +1,6 @@
-"""Memory that others than torch can write (an array of NumPy, a buffer of a loader): whether the backward pass finds in it
-what the forward pass has left there. PyTorch counts no write to it that does not go through a tensor. That NumPy has a
-tensor's memory, torch notes on the storage, for good.
+"""Checks that the backward pass finds unchanged what the forward pass saved in memory that code outside of torch can write (an
+array of NumPy, a buffer of a loader). PyTorch counts no write to it that does not go through a tensor. A storage whose
+memory NumPy has shared is marked by torch for good.
 """
 
 from ..base import contents, engine, own, values
@@ -9,8 +9,8 @@ from . import reused_outputs
 _MOST = 64  # tensors of one step
 _MOST_EXPOSED = 1 << 12  # outputs of modules
 
-# Nodes whose backward computes with the values of what they save: node -> (name of that tensor, whether it is the node's
-# own output). What only gives a shape or a sign (pooling, ReLU) may change without harm.
+# Nodes whose backward computes with the values of a saved tensor: node -> (the tensor's name, whether it is the node's own
+# output). Tensors of which only the shape or sign matters (pooling, ReLU) may change without harm.
 _NEEDED = {
     **dict.fromkeys(("ExpBackward0", "SigmoidBackward0", "SoftmaxBackward0", "LogSoftmaxBackward0", "TanhBackward0"),
                     ("result", True)),
@@ -19,16 +19,15 @@ _NEEDED = {
     **dict.fromkeys(("GeluBackward0", "MishBackward0", "SiluBackward0", "SoftplusBackward0"), ("self", False)),
     "AddmmBackward0": ("mat1", False), "MmBackward0": ("self", False), "BmmBackward0": ("self", False),
 }
-# Of these, whose input is saved also where the weight is frozen: then nobody may compute with it.
+# Those of _NEEDED that save their input even if the weight is frozen, when the backward need not read it.
 _OF_WEIGHTS = frozenset(("ConvolutionBackward0", "NativeBatchNormBackward0", "NativeGroupNormBackward0", "NativeLayerNormBackward0"))
-# Nodes between such a one and the output of a module that computes with functions.
+# Nodes that may lie between one of _NEEDED and the output of a module that calls functions.
 _BETWEEN = reused_outputs.VIEWS | {"AddBackward0", "CloneBackward0", "MulBackward0", "SubBackward0"}
 _MOST_BETWEEN = 8
 
 
 class _WeakStorage:
-    """A reference to a storage that does not keep its memory, of C++, which a program does not see. Gives the storage; None
-    when it is gone."""
+    """A weak reference of C++ to a storage, which the program cannot see. A call returns the storage; None when it is gone."""
 
     __slots__ = ("_kind", "_pointer")
 
@@ -43,14 +42,14 @@ class _WeakStorage:
 
 
 class LentInputs:
-    """Data of root modules, looked at when a backward pass begins. Holds weak references to storages, no tensor."""
+    """Hashes inputs of root modules again when a backward pass begins. Holds weak references to storages, no tensor."""
 
     def __init__(self, observer):
         self._observer = observer
         self._step, self._noted = -1, []
 
     def note(self, place, args, kwargs):
-        """A root is about to be called in training."""
+        """Notes the inputs of a root that is about to be called in training."""
         observer, read = self._observer, self._observer.read
         if self._step != observer.step:
             self._step, self._noted = observer.step, []
@@ -62,8 +61,8 @@ class LentInputs:
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
-        """A backward pass begins. A storage that lives, with its memory where it was, may be read. It was lent before the
-        call, or in it."""
+        """Records the noted inputs when a backward pass begins. A storage is read if it still lives, has the same memory,
+        and other code shares that memory by now."""
         read = self._observer.read
         if self._step != self._observer.step:
             return
@@ -77,13 +76,13 @@ class LentInputs:
 
 
 class NeededMemory:
-    """What the node of a module's output has saved, or one near behind it, hashed when that output's gradient has come, which is
-    before the node runs (`needed:NAME`). The judge holds it against what the same call of the module took or gave, or what was
-    saved when the call was left.
+    """Hashes the tensors saved by the node of a module's output, or by a node near it, when that output's gradient arrives,
+    before the node runs (`needed:NAME`). The findings compare the hash with the input or output of the same call of the
+    module, or with the tensor as it was saved when the call returned.
 
-    All such nodes are asked in the steps of a root that _is_due() names, in the others those that had saved such memory before. In
-    steps 1, 2, 4, 8 and so on memory of torch alone is hashed, too: a write through `.data` is not counted either.
-    An input of a module is saved as it was recorded where the module is torch's own and no hook runs in between."""
+    All such nodes are examined in the steps of a root that _is_due() selects; in other steps only those that have saved such
+    memory before. In steps 1, 2, 4, 8 and so on torch's own memory is hashed, too: a write through `.data` is not counted
+    either. The saved input of a module equals its recorded input if the module is torch's own and no hook runs in between."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -99,7 +98,8 @@ class NeededMemory:
         self._original = None  # what is called when a gradient has come
 
     def note(self, place, module, count):
-        """A root is about to be called in training. `count`: in how many steps it has been; 0 if it was in this one."""
+        """Prepares for a root that is about to be called in training. `count`: the number of steps that called it so far,
+        including this one; 0 if it is not the first call of this step."""
         observer = self._observer
         if self._node is None or not self._knows_hooks:
             return
@@ -127,7 +127,7 @@ class NeededMemory:
             self._observer.modules.look_at_outputs(None)
 
     def _left(self, call, output):
-        """A module has given its output."""
+        """Records the tensors saved by the nodes of a module's output when its call returns."""
         try:
             thread, _, key, *_ = call
             if key & 0xFFFFFFFF in self._plain or not self._is_asked() or thread.slot[1] != engine.FORWARD:
@@ -142,7 +142,7 @@ class NeededMemory:
             self._observer.failed("saved memory", error)
 
     def _come(self, targets, gradient):
-        """The gradient of a module's output. `targets`: as GradHook has them."""
+        """Examines the saved tensors when the gradient of a module's output arrives. `targets`: those of its GradHook."""
         original = self._original or self._observer.hot.gradient
         if self._due or targets in self._exposed:
             try:
@@ -168,8 +168,8 @@ class NeededMemory:
                 self._observer.submit(thread)
 
     def _record(self, thread, phase, key, nodes, giver, of_inputs=True):
-        """Packs what nodes have saved, of their results that of `giver` alone.
-        @return whether any of it lies in memory that others can write; None where nothing is packed"""
+        """Packs the tensors that nodes have saved; a saved result only of the node `giver`.
+        @return whether any of them lies in memory that code outside of torch can write; None if nothing is packed"""
         observer, read, lent = self._observer, self._observer.read, None
         for node in nodes:
             name = contents.name_of(type(node))
@@ -180,7 +180,7 @@ class NeededMemory:
                 continue
             holder = getattr(node, "_raw_saved_" + saved, None)
             if holder is None or holder.unpack_hook is not None:
-                continue  # whoever packs it would be run
+                continue  # reading it would run the hook's code
             tensor = holder.data  # `_saved_` would detach a result, an operator that a mode of the program sees
             if not read.is_plain(tensor) or not tensor.is_cpu or not tensor.is_contiguous():
                 continue
@@ -194,7 +194,7 @@ class NeededMemory:
 
 
 def _nodes_of(first):
-    """@return a node and, behind views, sums and products, those that it comes from; none of a leaf."""
+    """@return a node and those that it is computed from through views, sums and products; none for a leaf."""
     found = [] if first is None else [first]
     for node in found:
         if contents.name_of(type(node)) in _BETWEEN and len(found) < _MOST_BETWEEN:
@@ -203,11 +203,11 @@ def _nodes_of(first):
 
 
 def _is_due(count):
-    """@return whether all nodes are asked in the step of this number, from 1 on: in the first, second, fourth and so on, and in
-    about one of sixteen, the same in each run, whose distances are no period that the program may have, too."""
+    """@return whether all nodes are examined in the step of this number, counted from 1: in steps 1, 2, 4, 8 and so on, and in
+    about one of sixteen others. These are the same in each run, at irregular distances that match no period of the program."""
     return is_power(count) or count * 2654435761 >> 28 & 15 == 0
 
 
 def is_power(count):
-    """@return whether a number is 1, 2, 4, 8 and so on"""
+    """@return whether a number is a power of two."""
     return count > 0 and count & (count - 1) == 0

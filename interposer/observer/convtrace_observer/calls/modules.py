@@ -1,10 +1,10 @@
-"""What happens at each module call.
+"""Records each module call.
 
-torch.nn.Module.__call__ is wrapped. The global forward hooks of torch would do as well, but as soon
-as one exists every module call of the process leaves torch's fast path, which alone costs more than
-all that is done here; they get no keyword arguments, and an interrupt passes them by. Dynamo takes
-the wrapper for the plain __call__ (it looks it up after us), and in a call that it compiles the
-first line folds away. So it passes what torch.jit.trace records, whose graph would have our reads.
+torch.nn.Module.__call__ is wrapped. The global forward hooks of torch would work, too, but as soon as
+one exists every module call of the process leaves torch's fast path, which alone costs more than all
+the work here; they get no keyword arguments, and an interrupt skips them. Dynamo takes the wrapper for
+the plain __call__ (it looks it up after us), and in a call that it compiles the first line folds away.
+A call under torch.jit.trace is not recorded, since its graph would contain our reads.
 """
 import functools
 import operator
@@ -49,8 +49,8 @@ class ModuleCalls:
         self._trained.clear()
 
     def _count_training(self, place):
-        """A root is about to be called in training. @return in how many steps it has been by now; 0 in its further calls of a
-        step. That of the place itself counts evaluation, too."""
+        """Counts the steps in which training has called a root. @return their number, including this one; 0 in further calls
+        of the same step. The counts of the place are no substitute: they include evaluation."""
         count, last = self._trained.get(place.id, (0, -1))
         if last == self._observer.step:
             return 0
@@ -58,15 +58,15 @@ class ModuleCalls:
         return count + 1
 
     def slot(self, kind, name):
-        """Id of "input:0", "output:1", "grad_output:0" ..."""
+        """@return the id of a slot such as "input:0", "output:1", "grad_output:0"."""
         number = self._slots.get((kind, name))
         if number is None:
             number = self._slots[kind, name] = self._observer.port.intern("%s:%s" % (kind, name))
         return number
 
     def _wrap(self, original):
-        """A closure, since it runs at every module call of the program. Where torch's own function only passes on, this
-        frame takes the place of that one: recursion goes as deep as without us."""
+        """@return the wrapper of __call__. It is a closure for speed, since it runs at every module call. If torch's own
+        function only passes its arguments on, the wrapper replaces it, so that the depth of recursion is unchanged."""
         is_folded = self._observer.is_folded
         enter, leave, stopped, recompute = self._observer.hot.enter, self._observer.hot.leave, self._stopped, _RECOMPUTE
 
@@ -124,8 +124,8 @@ class ModuleCalls:
         return __call__
 
     def enter(self, module, args, kwargs):
-        """Before a module's call.
-        @return what leave() takes: thread, entry, slot word of the call, and the entry and the slot word before; None if
+        """Records the begin of a module's call.
+        @return the argument of leave(): thread, entry, slot word of the call, and the previous entry and slot word; None if
         the call is not recorded."""
         observer, entry = self._observer, None
         if observer.compiles():
@@ -169,8 +169,8 @@ class ModuleCalls:
         return call
 
     def _stopped(self, call, module):
-        """In a call that raised. A recomputation ends so when the backward pass has what it needs; what the module has
-        written by then is recorded."""
+        """Records the buffers of a module whose recomputation raised. A recomputation is stopped by an exception when the
+        backward pass has all it needs; the module may have written its buffers by then."""
         observer, (thread, entry, key) = self._observer, call[:3]
         try:
             if observer.capture and held(module, "_buffers"):
@@ -179,7 +179,7 @@ class ModuleCalls:
             observer.failed("module buffers", error)
 
     def leave(self, call, module, output):
-        """After a module's call. `module`: None if it raised."""
+        """Records the end of a module's call. `module`: None if it raised."""
         observer = self._observer
         try:
             if observer.capture if module is None else observer.follows:
@@ -188,7 +188,7 @@ class ModuleCalls:
             self._restore(call)
 
     def look_at_outputs(self, look):
-        """From now on `look(call, output)` comes before a call that did not raise is left; None: nothing does."""
+        """Sets a function `look(call, output)` that runs before leave() of each call that did not raise; None removes it."""
         leave = self._observer.hot.leave
 
         def before(args, _):
@@ -209,14 +209,15 @@ class ModuleCalls:
             thread.followed.clear()
 
     def in_backward(self):
-        """Whether this thread runs a backward pass."""
+        """@return whether this thread runs a backward pass."""
         return self._graph_task() != -1
 
     @spent.sampled
     def find(self, thread, module, entry, args, kwargs, gradients=None):
-        """Entry of a module that is called at top level or for the first time; None if it is not observed.
-        At top level, sets the phase of the call and the phase after it.
-        @param gradients  whether they are switched on in the program; None: as they are now"""
+        """Finds or makes the Entry of a module that is called at top level or for the first time. At top level, sets the
+        phase of the call and the phase after it.
+        @param gradients  whether the program has them switched on; None: their current state
+        @return the Entry; None if the module is not observed"""
         observer = self._observer
         entry = entry or observer.names.entry(module)
         if entry is None and naming.token(module) is None:
@@ -273,7 +274,7 @@ class ModuleCalls:
         return entry
 
     def _running(self, entry):
-        """The module whose call `entry` stands for, from the frame of its wrapper; None where it has none."""
+        """@return the running module of an entry, from the frame of its wrapper; None if there is no such frame."""
         frame = sys._getframe(1)
         while frame is not None:
             if frame.f_code is self._code:
@@ -284,8 +285,8 @@ class ModuleCalls:
         return None
 
     def _goes_on(self, module, args):
-        """Whether a module that is called after evaluation is a criterion: it has no weights, and takes outputs
-        that a model computed with gradients switched on."""
+        """@return whether a module that is called after evaluation is a criterion of it: it has no weights, and takes
+        outputs that a model computed with gradients switched on."""
         if any(True for _, child, _ in naming.walk(module) for _, one in held(child, "_parameters") if one is not None):
             return False
         with self._observer.read.unobserved():
@@ -330,8 +331,8 @@ class ModuleCalls:
 
     @spent.sampled
     def left(self, thread, entry, key, module, output):
-        """Also called if only the scopes of the backward pass are wanted, not values: then only CUDA tensors
-        matter, whose launches need scopes. `module`: None if the call raised."""
+        """Records the outputs of a call and hooks their gradients. If no values are wanted, only CUDA tensors are hooked,
+        whose launches in the backward pass need scopes. `module`: None if the call raised."""
         observer = self._observer
         try:
             batch, phase = thread.batch, thread.slot[1]
@@ -354,8 +355,8 @@ class ModuleCalls:
 
     @spent.sampled
     def _record_initial_buffers(self, thread, root):
-        """The bits of the buffers of a root before its first forward. No statistics: a buffer may be memory that the
-        program has yet to write, or a mask of infinities, and neither says anything by itself."""
+        """Records hashes of the buffers of a root before its first forward. Statistics would mislead: a buffer may be
+        memory that the program has not written yet, or a mask of infinities."""
         observer = self._observer
         try:
             with observer.read.unobserved():
@@ -372,8 +373,8 @@ class ModuleCalls:
             observer.failed("buffers", error)
 
     def record_buffers(self, thread, entry, module, scope, call):
-        """All buffers of a module, if one of them has changed since they were last looked at. Batch norm's
-        kernels write the running statistics past torch's count of writes, but its own count of calls shows."""
+        """Records all buffers of a module if one of them has changed since the last check. Kernels of batch norm write the
+        running statistics past torch's count of writes, but the write to its own count of calls is seen."""
         with self._observer.read.unobserved():
             state = _state_of_buffers(module)
             if state == entry.buffers:
@@ -385,7 +386,7 @@ class ModuleCalls:
 
 
 def _kept_buffers(module):
-    """The buffers that a checkpoint has. Others are caches, whose memory may be uninitialized."""
+    """@return [(name, tensor)] of the persistent buffers. Others are caches, whose memory may be uninitialized."""
     buffers = held(module, "_buffers")
     passing = own(module, "_non_persistent_buffers_set") if buffers else ()
     if not issubclass(type(passing), set):
@@ -395,10 +396,10 @@ def _kept_buffers(module):
 
 
 def _state_of_buffers(module):
-    """Which tensors a module's buffers are, and how often each was written."""
+    """@return the identity and the count of writes of each persistent buffer."""
     return tuple((id(tensor), values.version(tensor)) for _, tensor in _kept_buffers(module))
 
 
 def _only_passes_on(function):
-    """Whether this is Module._wrapped_call_impl as torch has it since 2.1."""
+    """@return whether a function is Module._wrapped_call_impl as torch has it since 2.1."""
     return function.__code__.co_names == ("_compiled_call_impl", "_call_impl")

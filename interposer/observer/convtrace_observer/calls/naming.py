@@ -1,4 +1,4 @@
-"""Which name each module and parameter has: its path from the root, as named_modules() gives it.
+"""Names modules and parameters: by the path from the root, as named_modules() gives it.
 
 A module that is called while no other is running is a root, or part of one that an object holds (holders.py); the tree
 of the root is walked once. The first with parameters, and whatever contains it, has no name of its own: its children are
@@ -12,9 +12,8 @@ Nothing of ours is stored on modules and parameters, refers to them, or keeps th
 references, and torch.utils.swap_tensors refuses tensors that have one. A module is known by its address while it has the
 same set of names of non-persistent buffers, or, where the program has given it another set, the same dictionary of hooks
 that take keywords: objects that no other module has, except shallow copies, and that hold texts and numbers only. While
-these are kept here, a later module at that address has others. A parameter is known by its address
-since its module was last asked for it, which is at each call of a root in a step with values; and between these by the
-number of its storage.
+these are kept here, a later module at that address has others. A module is asked for its parameters at each call of a root
+in a step with values. Until the next step a parameter is known by its address, and later by the number of its storage.
 """
 import collections
 import sys
@@ -22,9 +21,9 @@ import sys
 from ..base import contents, engine, held, own, weight_marks
 from . import padding
 
-# Attribute names that only wrappers use ...
+# Attribute names that only wrappers use.
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-# ... and one that anybody may use: it marks a wrapper only in these classes.
+# A common attribute name, which marks a wrapper only in the classes of _WRAPPERS.
 _WRAPPED_IF_KNOWN = "module"
 _MARKS = (*_WRAPPED, _WRAPPED_IF_KNOWN)
 _WRAPPERS = frozenset((
@@ -55,7 +54,7 @@ class Place:
 
 
 class Entry:
-    """One module object."""
+    """The state of one module object."""
 
     __slots__ = ("token", "spare", "address", "place", "wrapper", "root", "searches", "seen_in_step",
                  "pad_index", "untold", "settings", "changes", "buffers", "weights", "rests", "unrecorded")
@@ -78,7 +77,7 @@ class Entry:
 
 
 class Owner:
-    """Where a parameter lives."""
+    """The module and name of a parameter, and its state."""
 
     __slots__ = ("seen", "storage", "place", "name", "parameter_slot", "gradient_slot", "recorded",
                  "by_position", "memory", "content")
@@ -96,7 +95,7 @@ class Owner:
 
 
 def token(module):
-    """An object that this module alone has (and shallow copies of it), and that holds no module and no tensor."""
+    """@return an object that only this module (and its shallow copies) has, and that holds no module and no tensor; or None."""
     try:
         return own(module, "_non_persistent_buffers_set")
     except AttributeError:
@@ -104,7 +103,7 @@ def token(module):
 
 
 def spare_token(module):
-    """As token(), of which a program seldom gives a module another one as well."""
+    """@return a second token, for a module whose first one the program has replaced: it seldom replaces both."""
     try:
         return own(module, "_forward_hooks_with_kwargs")
     except AttributeError:  # torch 1.13
@@ -112,7 +111,7 @@ def spare_token(module):
 
 
 def _inner_name(module):
-    """Name of the attribute that `module` only wraps, or None."""
+    """@return the name of the attribute with the module that `module` only wraps, or None."""
     try:
         children = own(module, "_modules")
     except AttributeError:  # it was not set up
@@ -126,14 +125,14 @@ def _inner_name(module):
 
 
 def unwrapped(module):
-    """The module that others may only wrap."""
+    """@return the module inside of all its wrappers."""
     while (name := _inner_name(module)) is not None:
         module = dict.__getitem__(own(module, "_modules"), name)
     return module
 
 
 def walk(module, name=""):
-    """(name, module, wrapper) of the tree, parents first, each module once under its first name."""
+    """Yields (name, module, wrapper) of the tree, parents first, each module once under its first name."""
     seen = set()
     pending = [(name, module, None)]
     while pending:
@@ -158,13 +157,14 @@ def join(parent, child):
 
 
 def _is_in(tree, entry):
-    """Whether the module of `entry` is one of `tree`, by address."""
+    """@return whether the module of `entry` is in `tree`. `tree`: modules by address."""
     module = tree.get(entry.address)
     return module is not None and _is_of(entry, module)
 
 
 def _is_of(entry, module):
-    """Whether an entry at a module's address is the module's. If so, it has the module's token afterwards, which C++ reads."""
+    """@return whether an entry at a module's address belongs to the module. If so, it afterwards has the module's token, which
+    C++ reads."""
     known = token(module)
     if known is None:
         return False  # it was not set up
@@ -203,25 +203,25 @@ class Names:
         return place
 
     def name_of(self, number):
-        """The module path of a scope id."""
+        """@return the module path of a scope id."""
         return next((name for name, place in self._places.items() if place.id == number), "")
 
     def entry(self, module):
-        """Entry of a module, or None."""
+        """@return the Entry of a module, or None."""
         entry = self.entries.get(id(module))
         return entry if entry is not None and _is_of(entry, module) else None
 
     def by_address(self):
-        """id(module) -> Entry of the modules that live."""
+        """@return {id(module): Entry} of the live modules."""
         self._forget_dead_modules()
         return self.entries
 
     def add_root(self, module, attribute=None):
         """Names the tree of a module that was called at top level, or has a part that was.
-        @param attribute  by which it goes, or None
+        @param attribute  the name of the holder's attribute, if the root is named by it, or None
 
-        A tree that contains an earlier root (an encoder tried alone before the whole model) gives
-        that one its longer name; a module that two roots share keeps its first.
+        An earlier root that is part of this tree (an encoder called alone before the whole model) gets
+        its longer name; a module that two roots share keeps its first name.
         """
         self._observer.walk += 1
         tree = {id(child): child for _, child, _ in walk(module)}
@@ -241,16 +241,16 @@ class Names:
         return root
 
     def _root_name(self, module, kind, number):
-        """What a root with a name is called. `number`: among those of its kind, a class or an attribute, if it has
-        parameters: what has none (a criterion, a transform made anew in each step) is not numbered."""
+        """@return the name of a root other than the first. `number`: its number among the roots of the same class or
+        attribute; None for one without parameters (a criterion, a transform made anew in each step)."""
         known = self.entry(module)
         if known is not None:
             return known.place.name  # it was called without its wrapper, or in another
         return kind if number in (None, 1) else "%s#%s" % (kind, number)
 
     def _number(self, kind):
-        """Of one more root of a kind. Whether an earlier one still lives does not matter: two runs collect their garbage at
-        other times."""
+        """@return the number of a further root of a kind. Dead roots keep their numbers, since two runs collect garbage at
+        different times."""
         if len(self._places) >= _MAX_PLACES:
             if not self._ended:
                 self._ended = True
@@ -261,9 +261,9 @@ class Names:
         return number
 
     def add_called(self, module, caller, parent):
-        """Names a module that is not in any tree yet but was called inside `caller`: it was
-        attached since, or is kept where named_modules() does not look (then by its class).
-        @param parent  the module of `caller`, or None where it is not known"""
+        """Names a module that is in no tree yet but was called inside `caller`: it was attached
+        later, or is kept where named_modules() does not look (then its class is its name).
+        @param parent  the module of `caller`, or None if unknown"""
         self._observer.walk += 1
         name = caller.place.name
         if parent is not None and caller.searches < _MAX_SEARCHES:
@@ -293,7 +293,7 @@ class Names:
         return entry
 
     def _forget_dead_modules(self):
-        """Tokens that nothing but their entries refers to have no module."""
+        """Drops the entries of dead modules: those whose tokens only the entries themselves refer to."""
         alone = Entry(set(), {}, 0, None, None, None, None)
         others = sys.getrefcount(alone.token) - 1
         entries = list(self.entries.items())  # other threads add to it
@@ -305,10 +305,10 @@ class Names:
         self._most_entries = max(_SWEPT_FIRST, 2 * len(self.entries))
 
     def own(self, parameter, entry, name, former=None):
-        """Notes that a module has a parameter. `former`: the place of the module, if it got a new name.
+        """Notes that a module has a parameter. `former`: the place of the module before it got a new name.
 
-        Of tied weights the first name wins. What was noted of a parameter that is gone, whose address this one has now,
-        has another storage."""
+        Tied weights keep their first name. The Owner of a dead parameter with the same address is recognized by its
+        other storage."""
         observer, place, owner = self._observer, entry.place, self.owners.get(id(parameter))
         storage = observer.read.storage_of(parameter)
         is_known = owner is not None and (owner.seen == observer.walk or 0 != owner.storage == storage)
@@ -328,14 +328,14 @@ class Names:
         return owner
 
     def _forget_old_owners(self):
-        """Those that were not met in this step: their modules are asked again."""
+        """Drops the owners that were not met in this step. Their modules are asked again when needed."""
         for key, owner in list(self.owners.items()):
             if owner.seen < self._observer.step_walk:
                 self.owners.pop(key, None)
         self._most_owners = max(_SWEPT_FIRST, 2 * len(self.owners))
 
     def owner(self, parameter, group, index):
-        """Owner of an optimizer's parameter; one that no module has is named by its position."""
+        """@return the Owner of an optimizer's parameter. A parameter that no module has is named by its position."""
         observer, owner = self._observer, self.owners.get(id(parameter))
         if owner is None or owner.seen < observer.step_walk:
             storage = observer.read.storage_of(parameter)
@@ -348,7 +348,7 @@ class Names:
     def ask(self, root, compares):
         """Asks the modules of a root which parameters they have, in a step with values: a program may have replaced them
         (load_state_dict(assign=True), swap_tensors, fully_shard).
-        @return [(parameter, owner)] of those that were written since their last record, if `compares`; None: none"""
+        @return [(parameter, owner)] of those that were written since their last record, if `compares`; None if there are none"""
         self._observer.walk += 1
         seen = []
         for entry, module in self.modules(root):
@@ -366,14 +366,14 @@ class Names:
             return [one for one in seen if weight_marks.is_written(self._observer, *one)] or None if compares else None
 
     def modules(self, root):
-        """(entry, module) of the tree, in order."""
+        """Yields (entry, module) of the tree, in order."""
         for _, module, _ in walk(root):
             entry = self.entry(module)
             if entry is not None:
                 yield entry, module
 
     def parameters(self, root):
-        """(parameter, owner) of the tree, in order."""
+        """Yields (parameter, owner) of the tree, in order."""
         for _, module, _ in walk(root):
             for _, parameter in held(module, "_parameters"):
                 owner = self.owners.get(id(parameter)) if parameter is not None else None
@@ -381,10 +381,10 @@ class Names:
                     yield parameter, owner
 
     def unrecorded_parameters(self, root):
-        """[(parameter, owner)] of the tree that were not given out before, in order; and whether there are more.
+        """@return [(parameter, owner)] of the tree that were not returned before, in order; and whether lazy modules have more.
 
         A module with a parameter that has neither shape nor memory before its first forward is lazy: its other
-        parameters may be memory that was never written (torch_geometric.nn.Linear)."""
+        parameters may be uninitialized memory (torch_geometric.nn.Linear)."""
         found, lazy = [], False
         for _, module, _ in walk(root):
             parameters = [one for _, one in held(module, "_parameters") if one is not None]

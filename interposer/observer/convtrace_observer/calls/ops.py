@@ -1,8 +1,8 @@
-"""Custom ops: their inputs, their outputs, and the memory in which these lie.
+"""Records custom ops: their inputs, their outputs, and the memory of these.
 
-Tagged are torch.library ops of other namespaces than torch's own, and autograd.Functions of other
-packages than torch, forward and backward. Inputs are hashed before the op runs; the statistics of
-its outputs follow at once, so that what a later consumer sees can be held against them.
+Custom ops are torch.library ops of other namespaces than torch's own, and autograd.Functions of other
+packages than torch, forward and backward. Inputs are hashed before the op runs. The statistics of its
+outputs are taken at once, so that they can be compared with what a later consumer reads.
 """
 import functools
 import weakref
@@ -21,7 +21,7 @@ TORCH_NAMESPACES = frozenset((
     "tensorexpr", "torch_attn", "xnnpack"))
 
 
-# Places in what values.TensorReader gives.
+# Positions of fields in a values.Memory.
 _VERSION, _STORAGE, _STREAM = 4, 6, 9
 
 _MAX_PLACES = 1 << 16  # of nodes of autograd.Functions
@@ -31,8 +31,8 @@ _NOTHING = _NONE, _NONE
 
 
 class _Tag:
-    """`writes`: positions and names of the arguments that a schema says are written. `backward`: the tag of a
-    torch.library op's gradient, else None."""
+    """The recorded properties of an op. `writes`: positions and names of the arguments that its schema declares as
+    written. `backward`: the tag of a torch.library op's gradient, else None."""
 
     __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes", "backward")
 
@@ -50,9 +50,9 @@ def _backward_tag(name):
 
 
 class _Node:
-    """Of an autograd.Function's call: the node's number, the slot word of the module call that it was in, the tag of its
-    backward; if what it keeps was recorded, which call of the op in that module call it was, else None, and which of the
-    saved tensors are state."""
+    """The node of an autograd.Function's call. `number`: the node's. `place`: the slot word of the module call around it.
+    `tag`: that of its backward. `call`: the number of the op's call in that module call if its kept tensors were recorded,
+    else None. `states`: the result of Kept.states()."""
 
     __slots__ = ("number", "place", "tag", "call", "states")
 
@@ -61,15 +61,15 @@ class _Node:
 
 
 class _Tags:
-    """Tag of each op object, found by identity: hashing an op runs Python code, and an attribute on
-    it would be copied and pickled with it."""
+    """The tags of op objects, by identity: hashing an op runs Python code, and an attribute on it would be
+    copied and pickled with it."""
 
     def __init__(self, make):
         self._make = make
         self._known = {}
 
     def of(self, target):
-        """@return the tag of an op; None for an op of torch's own, or where it cannot be told."""
+        """@return the tag of an op; None for an op of torch's own, or if it cannot be determined."""
         known = self._known.get(id(target))
         if known is not None and known[0]() is target:
             return known[1]
@@ -174,9 +174,9 @@ class CustomOps:
         return known if known is not None and known.number == self._graph.number(node) else None
 
     def _remember(self, result, arguments, tag, backward):
-        """What an op does in backward belongs to the module that called it forward, not to the one whose output gradient
-        came last. A node is known by its address, and by the number that autograd gives each. What it keeps for its
-        backward is recorded."""
+        """Notes the module call of an op's node, and records the tensors that the node keeps for its backward. The backward
+        belongs to the module that called the op, not to the one whose output gradient came last. A node is recognized by
+        its address and by its sequence number in autograd."""
         observer = self._observer
         try:
             with observer.read.unobserved():
@@ -201,14 +201,14 @@ class CustomOps:
             observer.failed("custom op", error)
 
     def _is_asked(self, *structures):
-        """Whether code of the program would run if autograd gave out what a node has saved: a dispatch mode, a subclass."""
+        """@return whether reading a node's saved tensors would run code of the program: a dispatch mode, a subclass."""
         own_modes = 1 if self._observer.threads.state.op_modes else 0
         return self._modes() > own_modes or any(
             not self._observer.read.is_plain(tensor) for tensor in self._observer.read.tensors(structures))
 
     def _record_kept(self, thread, tag, phase, kept_tensors, number, states=_NO_STATES, kind="%s"):
-        """Packs the hash of each tensor. `number`: of the op's calls in this call of the module. `states`: which of the
-        saved ones are state: Kept.states()."""
+        """Packs the hash of each tensor. `number`: that of the op's call in this call of the module. `states`: the result of
+        Kept.states()."""
         observer = self._observer
         op, (scope, call) = observer.port.intern(tag.name), thread.place()
         for role, name, tensor in kept_tensors:
@@ -220,8 +220,8 @@ class CustomOps:
                 thread.batch.tensor(phase, capture, scope, call, slot, op, value)
 
     def _begin(self, tag, args, kwargs, node=None):
-        """Before an op runs. `node`: of a backward whose kept tensors were recorded behind the forward, and what is known of
-        that. @return what _ended() takes"""
+        """Records the begin of an op. `node`: (the node of autograd, its _Node) of a backward whose kept tensors were recorded
+        after the forward, else None. @return the argument of _ended()"""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
         around = thread.op
@@ -230,16 +230,17 @@ class CustomOps:
         return thread, around, tag, begun, args, kwargs
 
     def _ended(self, state, result, raised, given=_NONE, dummies=_NONE):
-        """`given`: ids of leaves that a backward has returned a gradient for. `dummies`: of what it returned for nobody."""
+        """Records the end of an op. `given`: ids of the leaves that a backward has returned a gradient for. `dummies`: ids of
+        the returned gradients that are ignored."""
         thread, around, tag, begun, args, kwargs = state
         thread.op = around
         if begun is not None and not raised:
             self._after(tag, begun, args, kwargs, result, given, dummies)
 
     def _before(self, tag, args, kwargs, node):
-        """Hashes the inputs. @return None when not observed, else (operands for the OP message, what the watch on
-        repeated calls wants behind the op or None, numbers of the operands that others hold, what of the kept tensors is
-        looked at behind the op: number of the call, those that others hold, leaves, states; or None)."""
+        """Hashes the inputs. @return None when not observed, else (operands for the OP message; the argument of
+        RepeatedOps.after() or None; numbers of the gradients that have other owners; of the kept tensors to examine after
+        the op: number of the call, those with other owners, leaves, states, or None)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -261,8 +262,8 @@ class CustomOps:
             return None
 
     def _shared(self, thread, tag, args, node):
-        """Of a backward that is about to run: which of its gradients, and which of the tensors that it keeps, others hold.
-        Records what is kept."""
+        """Records the kept tensors of a backward that is about to run. @return which of its gradients have other owners; and
+        (number of the call, kept tensors with other owners, leaves with their counts of writes, states), or None."""
         gradients = self._observer.read.tensors(args)
         shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
         if node is None:
@@ -277,8 +278,8 @@ class CustomOps:
         return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves, known.states)
 
     def _written(self, leaves, states, given):
-        """Which of the leaves that a backward kept are looked at behind it, by kind of slot. A parameter that is written with
-        a count and gets no gradient was updated, a buffer may keep an average."""
+        """@return the kept leaves to record after a backward, by kind of slot. Left out is a leaf with a counted write that
+        gets no gradient and is no state: a parameter that was updated. A buffer may hold a running average."""
         found = {"%s_after": [], "%s_counted": []}
         for one, version in leaves:
             if values.version(one[2]) == version or id(one[2]) in given:
@@ -315,7 +316,7 @@ class CustomOps:
             observer.failed("custom op", error)
 
     def _operands(self, thread, tag, kind, structure, is_output, capture, dummies=_NONE):
-        """Packs a TENSOR message for each tensor but the dummies, if values are wanted, and describes them all."""
+        """Packs a TENSOR message for each tensor but the dummies, if values are wanted. @return the operands of all tensors."""
         observer = self._observer
         op = observer.port.intern(tag.name)
         scope, call = thread.place()
@@ -333,7 +334,7 @@ class CustomOps:
 
     def _left(self, thread, tag, operands, args, kwargs, result, shared):
         """Examines the inputs after the op has run. Marks those that the op is known to write, and hashes again those
-        that nothing declares as written, so that the engine sees whether the op wrote them nevertheless."""
+        that are not declared as written, so that the engine sees whether the op wrote them nevertheless."""
         observer, read = self._observer, self._observer.read
         inputs = read.tensors((args, kwargs))
         after = self._read_again(inputs)
@@ -361,9 +362,9 @@ class CustomOps:
         return left
 
     def _is_declared(self, tag, tensor, result):
-        """Whether a write that torch has counted is declared: by a schema, or by mark_dirty, which makes an
-        autograd.Function return the very object. A buffer that no gradient goes to needs no declaration; a gradient
-        that a backward was given is never its own."""
+        """@return whether a write that torch has counted is declared: by a schema, or by mark_dirty, which makes an
+        autograd.Function return the same object. A buffer that requires no gradient needs no declaration. A backward may
+        never write to the gradients that it was given."""
         if tag.schema_known:
             return True
         if tag.phase == engine.BACKWARD:
@@ -372,7 +373,7 @@ class CustomOps:
                 any(one is tensor for one in self._observer.read.tensors(result)))
 
     def _read_again(self, tensors):
-        """(index, value) of the tensors that can be read; the others are counted."""
+        """@return [(index, value)] of the tensors that can be read."""
         found = [(index, self._observer.read.again(tensor)) for index, tensor in enumerate(tensors)]
         return [(index, value) for index, value in found if value is not None]
 
@@ -388,7 +389,7 @@ class CustomOps:
 
 
 def _library_tag(op):
-    """Of an OpOverload or an OpOverloadPacket."""
+    """@return the tag of an OpOverload or OpOverloadPacket; None for torch's own."""
     schemas = [op._schema] if hasattr(op, "_schema") else [
         getattr(op, name)._schema for name in op.overloads()]
     name = schemas[0].name
@@ -405,12 +406,12 @@ def _library_tag(op):
 
 
 def op_name(name, overload):
-    """The name in records: "namespace::name", with the overload if there are several."""
+    """@return the name in records: "namespace::name", followed by the overload unless it is the default one."""
     return name if overload == "default" else name + "." + overload
 
 
 def _function_tags(function):
-    """Of an autograd.Function class: forward and backward; None for torch's own."""
+    """@return the tags of an autograd.Function class, forward and backward; None for torch's own."""
     if contents.module_of(function).split(".")[0] == "torch":
         return None
     name = contents.name_of(function)

@@ -17,7 +17,7 @@ _INTEGERS = range(7, 15)  # of format/model/dtype.h
 
 
 def index_of(module):
-    """The padding index of an embedding, else None."""
+    """@return the padding index of an embedding, else None."""
     index = dict.get(contents.attributes(module), "padding_idx")
     if type(index) is int and 0 <= index < 2**31:
         if any(contents.name_of(kind) in _EMBEDDINGS for kind in contents.mro_of(type(module))):
@@ -26,13 +26,13 @@ def index_of(module):
 
 
 def capture(value, full):
-    """The capture to request for such a tensor. The engine counts padding in host memory; on a device the statistics
-    count zeros and negative elements."""
+    """@return the capture to request for a tensor with padding. The engine counts padding in host memory; on a device the
+    statistics count zeros and negative elements."""
     return engine.HASH if value.device == values.CPU else full
 
 
 class Labels:
-    """Losses, as modules or functions."""
+    """Records the labels and settings of losses, called as modules or functions."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -74,7 +74,7 @@ class Labels:
             observer.failed("labels", error)
 
     def _tell(self, thread, scope, name, args):
-        """Records the function's settings the first time that this place passes them."""
+        """Records a loss function's settings the first time that a place passes them."""
         settings = tuple(args[at] for at, _, _ in _SETTINGS if at < len(args))
         if (scope, name, settings) not in self._told:
             self._told.add((scope, name, settings))

@@ -1,13 +1,13 @@
-"""Ops that one module calls several times in a step of the forward pass: whether what they give can follow from
-anything but their tensors, which are recorded. A generator that moves during a call, and arguments that are no tensors
-and differ from call to call, are such reasons; convtrace check judges the ops that have neither.
+"""Finds ops that one module calls several times in a forward pass and whose results depend only on their recorded tensors.
+A random generator that advances during a call excludes an op, as do other arguments that differ between calls; convtrace
+check compares the calls of the remaining ops.
 
-An op is watched from the first call of a step on, where an earlier step had two: one that is called once has nothing
-that it could be compared with, and no generator is read for it.
+An op is watched from the first call of a step on if an earlier step had two calls. One that is called once per step cannot
+be compared, and no generator is read for it.
 """
 from ..base import contents
 
-# Values of the fact "op.NAME". The first is told with the first call that is watched, another one once, and the last.
+# Values of the fact "op.NAME". The first is recorded at the first watched call; one of the others ends the watch.
 TENSORS_ALONE, DRAWS, OTHER_ARGUMENTS = "tensors alone", "draws", "other arguments"
 
 _PLAIN = (bool, int, str, bytes, type(None))
@@ -17,7 +17,7 @@ _TENSOR = object()
 
 
 class _Op:
-    """`repeats`: a step had two calls. `known`: what was told last."""
+    """The state of an op in a module. `repeats`: a step had two calls. `known`: the value of the fact that was recorded last."""
 
     __slots__ = ("step", "repeats", "known", "arguments")
 
@@ -37,8 +37,8 @@ class RepeatedOps:
         self._known.clear()
 
     def before(self, thread, name, arguments, tensors):
-        """Before a call whose values are recorded. `tensors`: how many of its inputs are.
-        @return what after() takes; None where the call is not watched."""
+        """Examines the arguments before a call whose values are recorded. `tensors`: the number of its recorded inputs.
+        @return the argument of after(); None if the call is not watched."""
         scope = thread.place()[0]
         op = self._known.get((scope, name))
         if op is None:
@@ -68,7 +68,7 @@ class RepeatedOps:
         thread.batch.event_fact(scope, "op." + name, value)
 
     def _flatten(self, items, parts, depth):
-        """Adds what is compared of each item. @return whether each is a tensor or a plain value."""
+        """Appends the comparable parts of each item. @return whether each item is a tensor or a plain value."""
         tensor, plain = self._tensor, self._plain
         for item in items:
             kind = type(item)

@@ -1,9 +1,9 @@
-"""Outputs of a custom op that a later call of the op overwrites while somebody is still to read them.
+"""Finds outputs of a custom op that a later call of the op overwrites before they are read.
 
-An op that returns its own buffer is right as long as each output is dead when the next call begins. That one is not shows
-in the graph of autograd, where each node has a number in the order in which nodes are made: a node that takes the output
-of a call, and was made behind a later call whose output lies in the same memory, has read what the later call wrote.
-The graph is looked at when a backward pass begins, and only where two calls of a step gave out the same memory.
+An op may return its own buffer as long as each output is dead when the next call begins. A violation shows in autograd's
+graph, whose nodes are numbered in the order in which they are made: a node that takes the output of a call, and was made
+after a later call whose output lies in the same memory, has read the later call's output. The graph is searched when a
+backward pass begins, and only if two calls of a step returned the same memory.
 """
 import _thread
 import collections
@@ -19,14 +19,14 @@ _MOST_TOLD = 16  # of a step
 _MOST_PAIRS = 64  # of gradients of one call
 _MOST_COMMON = 8  # of a pair of gradients
 
-# Nodes of what only looks at the memory of its input in another way: whoever takes its output reads that memory.
+# Nodes of views: reading their output reads the memory of their input.
 VIEWS = frozenset(name + "Backward" + version for version in "01" for name in (
     "Alias", "AsStrided", "Detach", "Diagonal", "Expand", "MovedimInt", "Narrow", "Permute", "ReshapeAlias", "Select", "Slice",
     "Split", "SplitWithSizes", "Squeeze", "T", "Transpose", "Unbind", "Unfold", "UnsafeSplit", "UnsafeView", "Unsqueeze",
     "View", "ViewAs"))
 
-# Of an output: node that made it; its position among the op's outputs of this slot in the step; its first byte and the one
-# behind its last, the same where it lies in memory of an input; module and call.
+# An output of an op. `node`: the one that made it. `position`: among the op's outputs of this slot in the step. `begin`, `end`:
+# its first byte and the one after its last; equal if it lies in memory of an input. `place`: module and call.
 _Output = collections.namedtuple("_Output", "node position begin end place")
 
 
@@ -42,7 +42,8 @@ class ReusedOutputs:
         self._threads = set()  # each of which numbers its nodes by itself
 
     def see(self, thread, op, taken, given):
-        """Behind a call that took the tensors `taken` and gave `given`. Must run inside `with read.unobserved()`."""
+        """Notes the outputs of a call that took the tensors `taken` and returned `given`. Must run inside `with
+        read.unobserved()`."""
         observer = self._observer
         if self._step != observer.step or self._calls == _MOST_CALLS:
             self._step, self._calls = observer.step, 0
@@ -65,8 +66,8 @@ class ReusedOutputs:
             known.append(_Output(None if node is None else self._key(node), len(known), begin, end, place))
 
     def _is_reused(self, op, slot, storage, begin, end, tensor):
-        """Whether an earlier output lies there, too. A storage lives as long as somebody holds it, and its number is never
-        another one's; memory at the same address under two storages is one if the storages only borrow it."""
+        """@return whether an earlier output lies in the same memory. A storage's number is never reused. The same address in
+        two storages is the same memory if the storages only borrow it."""
         key, address = (op, slot, storage), (op, slot, begin)
         there = self._by_storage.get(key)
         if there is None:
@@ -85,7 +86,7 @@ class ReusedOutputs:
         return self._nodes.name(node), self._nodes.number(node)
 
     def tell(self, thread, structure):
-        """Tells what was overwritten and then read. `structure`: what a backward pass starts from."""
+        """Records outputs that were overwritten and then read. `structure`: the tensors that a backward pass starts from."""
         makers = {one.node: (key, one) for key in self._reused for one in self._outputs[key] if one.node is not None}
         told = 0
         for reader, maker in self._readers(structure, makers):
@@ -106,7 +107,7 @@ class ReusedOutputs:
         self._reused = set()
 
     def _readers(self, structure, makers):
-        """(name and number of a node that reads, the maker of what it reads), each maker with its last reader."""
+        """@return [(name and number of a node that reads, the maker of its input)], each maker with its last reader."""
         waiting = [tensor.grad_fn for tensor in self._observer.read.tensors(structure) if tensor.grad_fn is not None]
         nodes, seen, found = self._nodes, {}, {}
         while waiting and len(seen) < _MOST_NODES:
@@ -133,9 +134,9 @@ class ReusedOutputs:
 
 
 class WaitingGradients:
-    """Gradients that a backward returns in a tensor, or in a view of all of a tensor, that it has returned before, and that
-    autograd still holds: for a node that has not run. Told by the number of C++'s references to the tensor, which is larger
-    than when it was first returned."""
+    """Finds gradients that a backward returns in a tensor (or a view of all of it) that it has returned before and that
+    autograd still holds for a node that has not run. They are recognized by C++'s count of references to the tensor, which
+    is larger than when it was first returned."""
 
     def __init__(self, observer, nodes):
         self._observer, self._nodes = observer, nodes
@@ -146,8 +147,8 @@ class WaitingGradients:
         self._given = {}
 
     def see(self, thread, op, taken, given, receivers, saved):
-        """Behind a backward that took `taken`, in which a gradient may be missing, and gave `given`, with None for what is left out.
-        `receivers`: (node, number of its input) of each that gets one of these, empty where that is not known. `saved`: gives
+        """Examines the result of a backward that took `taken`, in which a gradient may be missing, and returned `given`, with
+        None for those to ignore. `receivers`: (node, number of its input) of each receiver, empty if unknown. `saved`: returns
         the tensors that the op has saved. Must run inside `with read.unobserved()`."""
         observer, read = self._observer, self._observer.read
         if self._step != observer.step:
@@ -186,9 +187,9 @@ class WaitingGradients:
 
 
 class CommonGradients:
-    """Gradients of one call of a backward that have memory in common. Many ops have one gradient for several inputs, so it is
-    told where the op keeps that memory, gave it two storages, or has gradients of which each has something of its own beside.
-    `convtrace check` says whether one was written over another."""
+    """Finds gradients of one call of a backward that share memory. Many ops return one gradient for several inputs, so a pair
+    is recorded only if the op keeps that memory, made two storages of it, or each gradient also has memory of its own.
+    `convtrace check` decides whether one was written over another."""
 
     def __init__(self, observer):
         self._observer = observer
@@ -196,7 +197,8 @@ class CommonGradients:
         self._told = collections.Counter()  # of the same
 
     def see(self, thread, op, taken, results, receivers, saved):
-        """`results`: [(index, values.Memory, position)]; the rest as WaitingGradients.see() has it."""
+        """Examines the results of a backward. `results`: [(index, values.Memory, position)]; the rest as in
+        WaitingGradients.see()."""
         pairs = values.pairs([value for _, value, _ in results])[:_MOST_PAIRS]
         if not pairs:
             return
@@ -226,14 +228,15 @@ class CommonGradients:
 
 
 def _receiver_of(node, index, leaf=None):
-    """Who gets a gradient, of a node and the number of its input, or of a leaf."""
+    """@return the receiver of a gradient: a node and the number of its input, or the id of a leaf."""
     if node is not None and contents.name_of(type(node)) == "AccumulateGrad":
         node, leaf = None, node.variable
     return id(leaf) if node is None else (node, index)
 
 
 def _extent(one, other):
-    """How two tensors that share memory lie: one has all of the other, or each has something of its own."""
+    """@return how two tensors that share memory overlap: "whole", "inside" (one contains the other) or "across" (each also has
+    memory of its own)."""
     (begin, end), (first, last) = ((value.data, value.data + values.span_bytes(value)) for value in (one, other))
     if (begin, end) == (first, last):
         return "whole"

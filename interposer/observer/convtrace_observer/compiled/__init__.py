@@ -1,1 +1,1 @@
-"""What runs inside regions that torch.compile made: Inductor's calls, as scopes and values."""
+"""Records the calls of Inductor's code inside regions that torch.compile made, as scopes and values."""

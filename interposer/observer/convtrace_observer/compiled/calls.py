@@ -1,7 +1,7 @@
 """Records the operands of calls in compiled regions, in steps whose values are wanted.
 
-An operation that computes what a module returns (the matrix product of a linear layer) is recorded as the output of that
-module, too, as in a run that is not compiled; what its counterpart in the backward pass takes, as the output's gradient.
+An operation that computes the result of a module (the matrix product of a linear layer) is also recorded as the output of
+that module, as in a run that is not compiled; the input of its counterpart in the backward pass, as the output's gradient.
 """
 import math
 import re
@@ -9,7 +9,7 @@ import re
 from ..base import engine, spent
 from . import wrapper_source
 
-# Operations that compute what a node of Dynamo's graph stands for, where they take all that the node takes.
+# Operations that compute the value of a node of Dynamo's graph if they take all its arguments.
 _WHOLE = frozenset("aten::" + name for name in ("addmm", "baddbmm", "bias_addmm", "bmm", "convolution", "mm"))
 
 _CONVOLUTION_BACKWARD = "aten::convolution_backward"
@@ -18,10 +18,11 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 class Region:
-    """What the forward and the backward code of a region share. `number`: Dynamo's of its compilation, "0/1", or "". `home`:
-    name of the module that was running when it was compiled, or None. `waiting`: runs of the forward code in this step whose
-    backward pass has not come yet; `last`: the run, while there is one. `roots`: references to the modules that a run outside
-    of any module calls; `are_called`: the next run's calls were told; `trains`: it has a backward pass."""
+    """The state that the forward and the backward code of a region share. `number`: Dynamo's number of its compilation, "0/1",
+    or "". `home`: name of the module that was running when it was compiled, or None. `waiting`: the number of runs of the
+    forward code in this step whose backward pass is still to come; `last`: the run, if there is exactly one. `roots`:
+    references to the modules that a run outside of any module calls; `are_called`: the calls of the next run are already
+    reported; `trains`: the region has a backward pass."""
 
     __slots__ = ("number", "home", "waiting", "last", "step", "roots", "are_called", "trains")
 
@@ -31,7 +32,7 @@ class Region:
 
 
 class _Run:
-    """One run of a region's code. `here`: name of the module that it runs in, another one than `home` where modules share a
+    """One run of a region's code. `here`: name of the module that it runs in, which differs from `home` if modules share the
     region. `numbers`: id of a module's place -> number of its first call in the run."""
 
     __slots__ = ("here", "numbers")
@@ -41,9 +42,9 @@ class _Run:
 
 
 class _Site:
-    """A call as it is recorded. `is_first`: of its function. `modules`: (name, visit, visits in a run) of the modules around
-    it, outermost first. `ends`: how many of them, from the innermost, return its first output, with extents `shape`; in
-    the backward pass, how many have its first input as the gradient of what they return."""
+    """A call as it is recorded. `is_first`: it is the first of its function. `modules`: (name, visit, visits in a run) of the
+    modules around it, outermost first. `ends`: how many of them, from the innermost, return its first output, with extents
+    `shape`; in the backward pass, for how many its first input is the gradient of their output."""
 
     __slots__ = ("region", "is_backward", "is_first", "op", "inputs", "outputs", "modules", "ends", "shape")
 
@@ -57,15 +58,16 @@ class Calls:
         self._counted, self._step = {}, -1  # (id of a place, phase) -> calls in this step
 
     def forget(self):
-        """In a child of a fork."""
+        """Resets the state in a forked child."""
         for known in (self._sites, self._regions, self._told, self._running, self._counted):
             known.clear()
 
     def add(self, region, call, made_of, graph, names, is_backward, is_first, with_inputs):
-        """@param names  of modules, by their addresses
-        @return the number by which before() and after() are told of the call, what it takes and what it writes, as
-        (name, expression). Without inputs only the output of a module around it is taken where it is one, and only the
-        input that is the gradient of one."""
+        """Adds a call of the generated code.
+        @param names  the modules' names by their addresses
+        @param with_inputs  False: of operands that belong to a module around the call only the module's output is recorded,
+        or its gradient
+        @return the call's number for before() and after(), and its inputs and outputs as (name, expression)"""
         observer, node = self._observer, made_of.of[call]
         site = _Site()
         site.region, site.is_backward, site.is_first = region, is_backward, is_first
@@ -104,17 +106,18 @@ class Calls:
         thread.batch.fact("compiled_made." + place, made)
 
     def _line(self, trace):
-        """Yields "model.py:12" of a stack trace, innermost."""
+        """Yields the innermost line of a stack trace, as "model.py:12", if it has one."""
         for path, line in _FRAME.findall(trace)[-1:]:
             yield self._observer.module_facts.code.place(path, int(line))
 
     def add_run(self, region):
-        """@return the number by which begins() is told of a run of the region's forward code."""
+        """@return the number that begins() gets for a run of the region's forward code."""
         self._regions.append(region)
         return len(self._regions) - 1
 
     def begins(self, number):
-        """In the generated code of a function that calls modules: outside of other modules' calls, its are roots."""
+        """Reports the roots that a compiled function calls. The generated code calls this when the function begins; inside
+        the call of another module they are no roots."""
         observer = self._observer
         try:
             region, thread = self._regions[number], observer.threads.state
@@ -131,12 +134,13 @@ class Calls:
             observer.failed("compiled region", error)
 
     def before(self, number, operands):
-        """In the generated code, before a call. `operands`: what it takes; all but tensors is left out."""
+        """Records the inputs of a call. The generated code calls this before it. `operands`: the inputs, of which only tensors
+        are recorded."""
         if self._observer.capture:
             self._record(self._observer.threads.state, number, operands, False)
 
     def after(self, number, operands):
-        """In the generated code, behind a call. `operands`: what it has written."""
+        """Records the outputs of a call. The generated code calls this after it. `operands`: the outputs."""
         if self._observer.capture:
             self._record(self._observer.threads.state, number, operands, True)
 
@@ -167,7 +171,8 @@ class Calls:
             observer.failed("compiled call", error)
 
     def _begin(self, thread, site):
-        """A run of a region's code begins. Which forward pass a backward pass belongs to is known where one alone waited."""
+        """Notes the beginning of a run of a region's code. A backward pass is matched with its forward pass only if no other
+        one was waiting."""
         region, step = site.region, self._observer.step
         if region.step != step:
             region.step, region.waiting = step, 0
@@ -180,7 +185,7 @@ class Calls:
         region.last = run if region.waiting == 1 else None
 
     def _call(self, site, run, phase, index):
-        """(place, number of the call) of one of the modules around a call."""
+        """@return (place, number of the call) of one of the modules around a call."""
         name, visit, visits = site.modules[index]
         if run.here != site.region.home:
             name = _moved(name, site.region.home, run.here)
@@ -200,13 +205,14 @@ class Calls:
         value = _shaped(observer.read(tensor), site.shape)
         for index in range(1, site.ends + 1):
             place, call = self._call(site, run, phase, -index)
-            # The observer sees itself what the module returns that the region is in.
+            # The output of the module that contains the region is recorded by the wrapper of its call.
             if value is not None and place.name != run.here:
                 thread.batch.tensor(phase, observer.full, place.id, call, slot, 0, value)
 
 
 def _moved(name, home, here):
-    """A module's name where the region that it was named in runs in another module."""
+    """@return a module's name in a run of the region inside another module. `home`: the module of the first run; `here`: that
+    of this run."""
     if home is None:
         return name or here
     if name != home and not name.startswith(home + "." if home else ""):
@@ -215,14 +221,15 @@ def _moved(name, home, here):
 
 
 def _computes(call, node, made_of):
-    """Whether the call's output is the value of the node."""
+    """@return whether the call's output is the value of the node."""
     if call.op not in _WHOLE or node is None or node.shape is None or not node.arguments:
         return False
     return node.arguments <= {made_of.numbers.get(name) for name in _variables(call)}
 
 
 def _takes_gradient(call, node, made_of):
-    """Whether the call's first input is the gradient of the node's value: it is multiplied by what the node multiplies with."""
+    """@return whether the call's first input is the gradient of the node's value: a product has the same second factor as the
+    node."""
     if node is None or node.shape is None:
         return False
     if call.op == _CONVOLUTION_BACKWARD:
@@ -236,7 +243,7 @@ def _variables(call):
 
 
 def _shaped(value, shape):
-    """A value that has other extents than the module's output, in the same order of elements; None if it has not."""
+    """@return a value with the extents of the module's output, if its elements have the same order; else None."""
     if value is None:
         return None
     extents, strides = value.dims[:value.rank], value.dims[value.rank:]
@@ -248,7 +255,7 @@ def _shaped(value, shape):
 
 
 def _strides(shape):
-    """Strides of a tensor without gaps whose last dimension is the fastest."""
+    """@return the strides of a contiguous tensor."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

@@ -1,8 +1,7 @@
-"""The graph that Dynamo made of a region, as far as names are concerned: which node lies in which module, and which
-nodes a call of the generated code was made of.
+"""The names in Dynamo's graph of a region: the modules of each node, and the nodes that a call of the generated code was made
+of.
 
-Dynamo traces a region in every process, also where what Inductor makes of it comes from a cache. No part of the graph
-itself is kept.
+Dynamo traces a region in every process, even if Inductor's code comes from a cache. No part of the graph itself is kept.
 """
 import re
 
@@ -10,15 +9,15 @@ _LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
 _LINE = re.compile(r", line \d+")
 _VISIT = re.compile(r"@(\d+)$")
 _RESUMED = ", in torch_dynamo_resume_in_"  # the rest of a function behind what Dynamo does not trace
-# What autograd adds to the trace of a node that sums gradients.
+# Autograd's addition to the trace of a node that sums gradients.
 _ADDED = "Gradient addition node"
 
 
 class Node:
-    """`position`: its number in the graph. `does`: what it calls, "linear". `inputs`, `users`: names of nodes. `modules`:
-    (id, path, visit) of those that it lies in, outermost first; a module that the region calls twice has two visits.
-    `ends`: how many of these, from the innermost, return its value. `arguments`: numbers of the graph's arguments that it
-    takes. `shape`: of its value, if that is a tensor of a fixed shape."""
+    """A node of the graph. `position`: its number. `does`: the function that it calls, such as "linear". `inputs`, `users`:
+    names of nodes. `modules`: (id, path, visit) of the modules around it, outermost first; a module that the region calls
+    twice has two visits. `ends`: how many of these, from the innermost, return its value. `arguments`: numbers of the
+    graph's arguments that it takes. `shape`: that of its value, if it is a tensor of a fixed shape."""
 
     __slots__ = ("name", "position", "does", "inputs", "users", "modules", "ends", "arguments", "shape", "trace")
 
@@ -50,7 +49,8 @@ class Graph:
         self._find_ends(computed)
 
     def _find_ends(self, nodes):
-        """A module returns the last of its values that something outside of it takes, be it the region's caller."""
+        """Sets `ends` of each node. A module returns the last of its values that has a user outside of it; the region's caller
+        is one, too."""
         returned = {}
         for node in nodes:
             for module in node.modules:
@@ -63,21 +63,21 @@ class Graph:
                 node.ends += 1
 
     def argument(self, number):
-        """@return the position of the first node that uses an argument of the graph, or None."""
+        """@return the position of the first node that uses one of the graph's arguments, or None."""
         name = self._arguments[number] if number < len(self._arguments) else ""
         return self.nodes[name].position if name in self.nodes else None
 
     def find(self, kernel, names, trace, near, bound, is_backward):
-        """@param kernel  name of a fused kernel, which contains those of its operations; "" of another call
+        """@param kernel  name of a fused kernel, which contains those of its operations; "" for any other call
         @param names  nodes that Inductor names as sources, in order
-        @param trace  the place in the program of the last of the sources
-        @param near  positions of the nodes behind the call's operands
+        @param trace  the stack trace of the last of the sources
+        @param near  positions of the nodes that computed the call's operands
         @param bound  position of the first node, in the order of execution, that may take all the operands; or None
         @return the last Node that a call was made of, or None.
         """
         known = [self.nodes[name] for name in names if name in self.nodes]
         trace = _plain(trace)
-        # What comes from Inductor's cache has the lines of when it was compiled.
+        # Code from Inductor's cache has the line numbers of the time when it was compiled.
         same = self._by_trace.get(trace) or self._by_trace.get(_LINE.sub("", trace), ()) if trace else ()
         named = next((node for node in reversed(known) if node in same or not same), None)
         if named is not None and (kernel or bound is None or not same):
@@ -98,8 +98,9 @@ class Graph:
         return min(same, key=distance)
 
     def _computed(self, kernel, near, is_backward):
-        """Inductor tells no place of operations that PyTorch's own modules alone call. @return the last node with an operation
-        that the kernel has in its name, of those behind the operands and of the nodes next to these; or None."""
+        """Finds the node of a call without a trace, which Inductor omits for operations that only PyTorch's own modules call.
+        @return the last of the nodes that computed the operands, and of their neighbours, whose operation is in the kernel's
+        name; or None"""
         nodes = [self._by_position[position] for position in near]
         nodes += [self.nodes[name] for node in nodes for name in (node.inputs if is_backward else node.users) if name in self.nodes]
         nodes = [node for node in nodes if node.does in kernel]
@@ -129,7 +130,8 @@ def _ids(node):
 
 
 def _is_value(fx):
-    """False for what switches a mode (`_set_grad_enabled`, `_enter_autocast`), and for numbers."""
+    """@return whether a node has a value that is no number. One that switches a mode has none (`_set_grad_enabled`,
+    `_enter_autocast`)."""
     value = fx.meta.get("example_value", ())
     return value is not None and not isinstance(value, (bool, int, float, str))
 

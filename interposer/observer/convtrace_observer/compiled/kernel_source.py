@@ -1,7 +1,7 @@
-"""Reads in the source of a kernel which of its operands each output is made of. Nothing here needs torch.
+"""Reads from the source of a kernel which inputs each output depends on. Nothing here needs torch.
 
-The source is that of a C++ or a Triton kernel as Inductor writes it: one assignment a statement, values in variables, and
-operands in parameters. Where it is written in another way an output is made of nothing that is known.
+The source is that of a C++ or Triton kernel in Inductor's style: one assignment per statement, values in variables, and
+operands in parameters. For source in another style an output has no known inputs.
 """
 import re
 
@@ -55,7 +55,7 @@ def made_of(text, inputs, outputs):
 
 
 def _stored(statement, store):
-    """(what is stored, the name of where to)"""
+    """@return (the stored expression, the name of its target)"""
     if store:
         return (store[1] + store[3], store[2]) if store[2] else (store[5], store[4])
     value, _, target, _ = _arguments(statement)
@@ -63,7 +63,7 @@ def _stored(statement, store):
 
 
 def _arguments(call):
-    """The arguments of a call, whose name may have brackets too."""
+    """@return the arguments of a call, whose name may also contain brackets."""
     found, depth = [""], 0
     for letter in reversed(call.rstrip()[:-1]):
         depth += {")": 1, "(": -1}.get(letter, 0)

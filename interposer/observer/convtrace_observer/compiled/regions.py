@@ -1,8 +1,8 @@
 """Follows the regions that torch.compile makes with Inductor: CONVTRACE_COMPILED.
 
 Inductor writes a Python file for each region, forward and backward, which calls C++ or Triton kernels and operations of
-PyTorch. This part reads the file when Inductor loads it, and lets calls.py record the operands of its calls in steps
-whose values are wanted. The kernels, their order and Inductor's cache are not touched, and nothing is compiled anew.
+PyTorch. This module reads the file when Inductor loads it, and lets calls.py record the operands of its calls in steps
+whose values are wanted. The kernels, their order and Inductor's cache stay unchanged, and nothing is compiled again.
 """
 import functools
 import threading
@@ -16,7 +16,7 @@ _ALL, _CALLS = "all", "calls"
 
 
 class _Compilation(threading.local):
-    """The outermost compile_fx that runs on this thread: its graph, or None; and references to the roots that it calls."""
+    """The outermost compile_fx on this thread. `graph`: its graph, or None. `roots`: references to the roots that it calls."""
 
     graph, roots = None, ()
 
@@ -45,7 +45,8 @@ class Regions:
         self._replaced.put_back()
 
     def forget(self):
-        """In a child of a fork, whose engine numbers texts anew: regions that the parent compiled stay unobserved."""
+        """Resets the state in a forked child, whose engine numbers texts anew: regions that the parent compiled stay
+        unobserved."""
         self._put_back()
         self._observed = self._observer.capture
         self._calls.forget()
@@ -57,13 +58,13 @@ class Regions:
             one.put_back()
 
     def switch(self, observed):
-        """Whether calls of regions are observed from now on."""
+        """Sets whether calls of regions are observed from now on."""
         if observed != self._observed:
             self._observed = observed
             self._twins = [one for one in self._twins if one.switch(observed)]
 
     def _failed(self, error):
-        """A region that is not understood stays unobserved. Told once."""
+        """Reports the first region that could not be read. Such regions stay unobserved."""
         self._failures += 1
         if self._failures == 1:
             self._observer.failed("compiled region", error)
@@ -100,10 +101,10 @@ class Regions:
         return compile_fx
 
     def _call_roots(self, known):
-        """Of a function that is compiled the observer sees no calls of modules. Those that the graph calls are told as called
-        now, before its first run.
-        @return references to them, which each later run calls; none where a module is being called, or where the graph is
-        that of the rest of a function whose first graph calls the first of them"""
+        """Reports the modules that a compiled function calls as called roots, before its first run: their calls inside
+        compiled code are not observed.
+        @return references to them, for later runs; empty inside the call of a module, and for the graph of the rest of a
+        function whose first graph calls the first of them"""
         observer, thread = self._observer, self._observer.threads.state
         if thread.entry is not None or observer.modules.in_backward():
             return ()
@@ -134,13 +135,13 @@ class Regions:
         return load_by_key_path
 
     def _compilation(self):
-        """The number of the compilation that this thread is in, which a backward pass that is compiled later has as well; None
-        outside of Dynamo's."""
+        """@return the number of Dynamo's compilation on this thread, which a backward pass compiled later has as well; None
+        outside of one."""
         number = self._torch._guards.CompileContext.current_compile_id()
         return None if number is None else str(number)
 
     def _is_candidate(self):
-        """Whether what Inductor loads is one of several versions of a call, whose times it is going to compare."""
+        """@return whether Inductor is loading one of several versions of a call in order to compare their times."""
         from torch._inductor.virtualized import V
         try:
             return str(getattr(V.graph, "name", "")).startswith("benchmark_")
@@ -189,7 +190,7 @@ class Regions:
 
 
 def _function(names, name):
-    """The function of a generated module, or of the object in it whose method it is."""
+    """@return a function of a generated module, or of its `Runner` object; None if there is none."""
     found = names.get(name) or getattr(names.get("Runner"), name, None)
     found = getattr(found, "__func__", found)
     return found if hasattr(found, "__code__") else None

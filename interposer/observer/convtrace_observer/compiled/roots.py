@@ -1,5 +1,5 @@
-"""The modules that a function calls which Dynamo compiles. The graph has their ids, and where Dynamo found them in the
-function's locals and globals; they are looked up there. No code of the program runs for that: no property, no __getattr__.
+"""Finds the modules that a function calls which Dynamo compiles. The graph has their ids, and their places in the function's
+locals and globals, where they are looked up. This runs no code of the program: no property, no __getattr__.
 """
 import re
 import sys
@@ -10,7 +10,7 @@ _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 
 def find(places, kind):
     """@param places  id of a module -> its place, as "L['self'].model"
-    @return those that are found, in order"""
+    @return the modules that were found, in order"""
     found, variables = [], None
     for number, place in places.items():
         variables = variables or _variables()
@@ -21,7 +21,7 @@ def find(places, kind):
 
 
 def _variables():
-    """The locals and globals of the function that this thread compiles: Dynamo has them in variables of its own."""
+    """@return the locals and globals of the function that this thread compiles, from variables of Dynamo's frame."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename.endswith("convert_frame.py"):

@@ -1,9 +1,10 @@
 """Finds the node of the region's graph that each call of the generated code was made of.
 
-Inductor names the nodes where it calls an operation or a Triton kernel. Of a C++ kernel it tells where in the program
-the last node is, and a line of a module that occurs twelve times in a model is twelve nodes. Of these the first is taken
-that can run when the nodes behind the call's operands have: what earlier calls wrote. Without such operands it is the one
-nearest to them: the parameters, and in the backward code what the forward code saved.
+Inductor names the nodes where it calls an operation or a Triton kernel. For a C++ kernel it tells only the program's line of
+the last node, and a line of a module that occurs twelve times in a model belongs to twelve nodes. The chosen node is the
+first of these that can run after the nodes that computed the call's operands in earlier calls. If no earlier call computed
+an operand, it is the node nearest to the operands: the parameters, and in the backward code the tensors that the forward
+code saved.
 """
 import re
 
@@ -14,16 +15,16 @@ _SYMBOL = re.compile(r"s\d+$")
 
 
 class Sources:
-    """`of`: Call -> graph.Node. `read`: Call -> its inputs but for memory that nothing was written to before.
-    `returned`: positions of what the function returns, None where one is not known."""
+    """The nodes of a function's calls. `of`: Call -> graph.Node. `read`: Call -> its inputs, without memory that was never
+    written. `returned`: positions of the nodes whose values the function returns, None for an unknown one."""
 
     def __init__(self, function, graph, saved=None):
-        """@param saved  `returned` of the forward code, if the function is of the backward pass; else None"""
+        """@param saved  `returned` of the forward code, if the function belongs to the backward pass; else None"""
         self._graph, self._is_backward = graph, saved is not None
         self.of, self.read = {}, {}
         self.numbers = {}  # variable -> number of the graph's argument that it is
         self._memory = {name: name for name in function.arguments}  # variable -> the first one in the same memory
-        # Of these first ones:
+        # The next three are keyed by these first variables.
         self._written = set(function.arguments)
         self._positions = self._known_arguments(function, saved)
         self._bounds = {}  # -> position of the first node, in the order of execution, that may take what a call wrote
@@ -58,7 +59,7 @@ class Sources:
         self._renumber(target, source)
 
     def _renumber(self, name, source):
-        """A variable is from now on the argument that `source` is, if it is one."""
+        """Notes that a variable is the same argument of the graph as `source`, or none if that is none."""
         number = self.numbers.get(source)
         self.numbers.pop(name, None)
         if number is not None:
@@ -78,10 +79,10 @@ class Sources:
             whole = self._memory.setdefault(name, name)
             self._written.add(whole)
             made = call.made.get(operand, ())
-            # A weight in another layout or type is still that argument: its node takes it as it is.
+            # A weight in another layout or type is still the same argument: its node takes it unconverted.
             self._renumber(name, variables.get(made[0]) if len(made) == 1 else None)
             if node is not None:
-                # A product with a weight is all of its node: the next one takes it.
+                # A product with a weight completes its node, so that only later nodes can take it.
                 done = call.kind == wrapper_source.EXTERN and bool(node.arguments)
                 self._positions[whole] = node.position
                 self._bounds[whole] = node.position + (-done if self._is_backward else done)

@@ -1,10 +1,10 @@
-"""Names and types of Triton kernels' parameters, told to the engine, which records what a kernel writes by the names of
-its arguments: CONVTRACE_COMPILED=all, --all-kernels, rules. Of a program's own kernels they are facts, too:
-`triton.<module>.<kernel>` says "x_ptr *fp32, n i32".
+"""Reports names and types of Triton kernels' parameters to the engine, which names the values that a kernel writes by its
+arguments: CONVTRACE_COMPILED=all, --all-kernels, rules. For a program's own kernels they are also facts:
+`triton.<module>.<kernel>` is "x_ptr *fp32, n i32".
 
 A kernel is described when its binary is loaded, which happens once for each specialization, from a cold and from a warm
-cache, and gives the handle that launches will have. Triton's CompiledKernel loads its own; PyTorch's static launcher those
-of Inductor since 2.8. Triton is never imported here.
+cache, and gives the handle that launches will use. Triton's CompiledKernel loads its own binary; since 2.8 PyTorch's static
+launcher loads those of Inductor. Triton is never imported here.
 """
 import functools
 
@@ -14,7 +14,7 @@ from . import kernel_facts
 _MAX_TEXT = 200
 _INDUCTOR = "torch._inductor."
 _UNKNOWN = 0
-# Types of Triton to values of format/model/dtype.h. Those that are 0 have no counterpart.
+# Types of Triton to values of format/model/dtype.h; _UNKNOWN: no counterpart.
 _DTYPES = {
     "fp64": 1, "fp32": 2, "f32": 2, "fp16": 3, "bf16": 4, "fp8e4nv": 5, "fp8e5": 6, "i8": 7, "u8": 8, "i16": 9, "u16": 10,
     "i32": 11, "u32": 12, "i64": 13, "u64": 14, "i1": 15, "u1": 15, "fp8e4b8": _UNKNOWN, "fp8e4b15": _UNKNOWN,
@@ -22,10 +22,11 @@ _DTYPES = {
 
 
 def parameters(names, types, constants):
-    """@param names  of a kernel's arguments. @param types  by name: "*fp32", "i32", a tuple of such. @param constants
-        positions or names of the arguments that are compiled in; Triton gives positions as paths since 3.3
-    @return (name, whether a pointer, dtype) of each parameter of the compiled kernel; None if they are not known: what a
-        tensor descriptor is compiled to differs between devices."""
+    """@param names  those of a kernel's arguments
+    @param types  by name: "*fp32", "i32", a tuple of such
+    @param constants  positions or names of the arguments that are compiled in; Triton gives positions as paths since 3.3
+    @return [(name, whether a pointer, dtype)] of the compiled kernel's parameters; None if they are not known, as for tensor
+    descriptors, whose compiled form differs between devices"""
     constant = {one[0] if isinstance(one, tuple) and len(one) == 1 else one for one in constants}
     found = []
     for position, name in enumerate(names):

@@ -1,8 +1,8 @@
-"""Tells autotuning from training, and what it chose: Triton's `triton.autotune` and Inductor's.
+"""Separates autotuning from training and records its choices, for `triton.autotune` and Inductor.
 
-While a configuration is tried out, this thread is in phase `tuning`: its launches belong to no step. The configuration that
-is used from then on is the fact `autotune.<kernel>`, whether it was measured in this process or comes from a cache.
-Which of its templates max-autotune chose is in the names of the region's calls (calls.py).
+While a configuration is tried out, the thread is in phase `tuning`: its launches belong to no step. The chosen configuration
+is the fact `autotune.<kernel>`, whether it was measured in this process or comes from a cache. The template that
+max-autotune chose is visible in the names of the region's calls (calls.py).
 """
 import functools
 import weakref
@@ -60,7 +60,7 @@ class Tuning:
         return tries
 
     def _slot(self):
-        """The words that say where this thread is; of others where it is not observed."""
+        """@return the words with this thread's position; unused words if the thread is not observed."""
         try:
             if self._observer.active:
                 return self._observer.threads.state.slot
@@ -81,7 +81,7 @@ class Tuning:
         return noted
 
     def look(self):
-        """Tells what has been chosen since the last look."""
+        """Records the configurations that were chosen since the last look."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -98,14 +98,14 @@ class Tuning:
 
 
 def _chosen_by_triton(tuner):
-    """@return (kernel, "(4096,) BLOCK: 128, num_warps: 4, ...") of each key that was tuned; None if none was yet."""
+    """@return [(kernel, "(4096,) BLOCK: 128, num_warps: 4, ...")] of the keys that were tuned; None if none was yet."""
     function = tuner.base_fn
     return [("%s.%s" % (function.__module__, function.__name__), ("%s %s" % (key, config))[:_MAX_TEXT])
             for key, config in list(tuner.cache.items())] or None
 
 
 def _chosen_by_inductor(tuner):
-    """@return the same of a kernel that Inductor made; None while several configurations are left."""
+    """@return [(kernel, configuration)] of a kernel that Inductor made; None while several configurations are left."""
     if len(tuner.launchers) != 1:
         return None
     return [(tuner.fn.__name__, str(tuner.launchers[0].config)[:_MAX_TEXT])]

@@ -1,7 +1,7 @@
 """Second versions of the functions of a generated file: the same statements, with a call of the observer before and
-behind each kernel. A function gets the code of its twin in steps whose values are wanted, and its own code again in
-others; one that tells when it begins has that of its twin in all steps. The function object, its globals and the compiled
-kernels stay what they are.
+after each kernel. A function gets the code of its twin in steps whose values are wanted, and its own code again in
+others; one that reports its beginning has the code of its twin in all steps. The function object, its globals and the
+compiled kernels stay the same.
 """
 import ast
 import weakref
@@ -16,10 +16,10 @@ class Twin:
 
     def __init__(self, function, node, observed, run=None):
         """@param node  the function as ast, which becomes the observed one
-        @param observed  by id() of a call's statement: number that the observer is given, what the call takes, what it
-            writes, as (name, expression)
-        @param run  number that the observer is given when the function begins, in steps without values, too: the observed
-            version runs in all steps then. None: the observer is not told of that
+        @param observed  id() of a call's statement -> (its number for the observer, its inputs, its outputs), these as
+            (name, expression)
+        @param run  number for the observer when the function begins, also in steps without values: the observed version
+            then runs in all steps. None: the beginning is not reported
         """
         self._function, self._plain, self._always = weakref.ref(function), function.__code__, run is not None
         _insert(node, observed)
@@ -31,7 +31,7 @@ class Twin:
         self._observed = next(one for one in code.co_consts if hasattr(one, "co_code"))
 
     def switch(self, observed):
-        """@return whether the function still lives."""
+        """Selects the version that runs. @return whether the function still lives."""
         return self._run(self._observed if observed or self._always else self._plain)
 
     def put_back(self):

@@ -1,5 +1,5 @@
-"""Reads the Python file that Inductor generates for a region: which kernels it calls, with which operands, and what each
-was made of.
+"""Reads from the Python file that Inductor generates for a region which kernels it calls, their operands, and the nodes that
+each was made of.
 
 Everything comes from the file and from the map of its lines to the program's source, which Inductor keeps in its cache
 as well: a region has the same calls from a cold and from a warm cache. Nothing here needs torch.
@@ -24,9 +24,9 @@ _ASYNC = "async_compile"
 class Call:
     """A call in the generated code. `kernel` is its name there, `op` a name without the kernel's number, which changes
     with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
-    of the region's graph that it was made of, if Inductor tells. `trace`: where in the program the last of them is. `made`: of
-    a kernel's outputs the inputs that each is made of, by name. `dropped`: (name, owner) of a view of the owner's memory that
-    was to hold what the call computes; the view is given up behind the call, and nothing was written to it."""
+    of the region's graph that it was made of, if Inductor tells them. `trace`: the stack trace of the last of them. `made`:
+    output of a kernel -> names of the inputs that it depends on. `dropped`: (name, owner) of a view of the owner's memory that
+    was meant for the result of the call; the view is dropped after the call without having been written."""
 
     __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement", "made", "dropped")
 
@@ -49,8 +49,8 @@ class Function:
 
 
 def region_kind(text):
-    """@return the number of the graph in its compilation, and "forward", "backward" or "inference"; None if the text is no
-    region's."""
+    """@return the number of the graph in its compilation, and "forward", "backward" or "inference"; None if the text is not
+    that of a region."""
     found = _HEADER.match(text)
     return found.groups() if found else None
 
@@ -109,8 +109,8 @@ class _Reader:
             function.aliases.append((len(function.calls), target.id, None))
 
     def _views(self, function, statement):
-        """Inductor makes a view of a larger tensor for each part that a kernel computes, and marks it (`# alias`). A view whose
-        name is given to another tensor before anything used it leaves that part unwritten (pytorch#193061)."""
+        """Finds views that are dropped unused. Inductor makes a view of a larger tensor for each part that a kernel computes, and
+        marks it (`# alias`). If its name is reused before the view was used, that part stays unwritten (pytorch#193061)."""
         targets = statement.targets if isinstance(statement, ast.Assign) else ()
         assigned = {one.id for one in targets if isinstance(one, ast.Name)}
         for node in ast.walk(statement):
@@ -162,8 +162,9 @@ class _Reader:
                 call.nodes = tuple(name for name in found[1].split(", ") if name)
 
     def _is_followed(self, call, function, at):
-        """Inductor holds back C++ kernels until it meets an operation, and writes their calls when it has told the operation's
-        place. @return whether that is so here: more than names that are given up lies between the call and the next place."""
+        """@return whether other code than `del` and `return` lies between a call and the next entry of the line map. If so, the
+        preceding entry is that of a later operation: Inductor defers the calls of C++ kernels until it meets an operation, and
+        writes them after the operation's entry."""
         end = min([function.node.end_lineno + 1, *self._starts[at:at + 1]])
         between = self._lines[call.statement.end_lineno:end - 1]
         return any(not line.strip().startswith(("del ", "return ")) for line in between if line.strip())
@@ -179,7 +180,7 @@ class _Kernel:
 
 
 def _kernels(tree):
-    """Yields (name, _Kernel) of what the file compiles."""
+    """Yields (name, _Kernel) of the kernels that the file compiles."""
     for statement in tree.body:
         value = getattr(statement, "value", None)
         parts = _dotted(value.func) if isinstance(value, ast.Call) else ()
@@ -212,7 +213,7 @@ def _triton_kernel(name, text):
 
 
 def _allocates(call):
-    """Whether a call gives memory that nothing was written to."""
+    """@return whether a call returns uninitialized memory."""
     return "".join(_dotted(call.func)[-1:]).lstrip("_").startswith(("empty", "alloc"))
 
 
@@ -221,8 +222,8 @@ def _is_output_only(name):
 
 
 def _aten_name(parts):
-    """@return "aten::name" of an operation of PyTorch's own that the file calls, else None: other parts of the observer
-    record custom ops and collectives."""
+    """@return "aten::name" of a called operation of PyTorch's own, else None: other parts of the observer record custom ops
+    and collectives."""
     if parts[:3] == ("torch", "ops", "aten"):
         parts = parts[2:]
     if len(parts) < 2 or parts[0] not in ("aten", "extern_kernels"):
@@ -231,7 +232,7 @@ def _aten_name(parts):
 
 
 def _dotted(node):
-    """("torch", "ops", "aten", "mm") of torch.ops.aten.mm, else ()."""
+    """@return the parts of a dotted name, ("torch", "ops", "aten", "mm") for torch.ops.aten.mm, else ()."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -240,7 +241,7 @@ def _dotted(node):
 
 
 def variable(node):
-    """Name of the variable in whose memory an expression lies, or "": of itself, of a view, of an element."""
+    """@return the name of the variable in whose memory an expression (a variable, a view, an element) lies, or ""."""
     while True:
         if isinstance(node, ast.Name):
             return node.id
@@ -253,5 +254,5 @@ def variable(node):
 
 
 def _loaded(node):
-    """An operand to read, also of a variable that a statement assigns."""
+    """@return an expression to read an operand, also for a variable that a statement assigns."""
     return ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node

@@ -1,1 +1,1 @@
-"""What decides the results of a program and is no tensor."""
+"""Facts: everything but tensors that decides the results of a program."""

@@ -1,8 +1,8 @@
-"""Which code runs: hashes of the script, of what it imports from its own folders and of the classes of its
-modules, and the versions of the installed packages that were imported. No source is kept.
+"""Facts about the code that runs: hashes of the script, of the files that it imports from its own folders and of the classes
+of its modules, and the versions of the installed packages that were imported. No source is kept.
 
-A class's hash is of what its functions do: comments, docstrings, line numbers and the file's place do not enter.
-It is another one for each version of Python."""
+A class's hash covers the bytecode of its functions; comments, docstrings, line numbers and the file's path do not enter.
+It differs between versions of Python."""
 import functools
 import hashlib
 import inspect
@@ -32,7 +32,7 @@ _script = None
 
 
 def forward_of(kind):
-    """The code of a class's forward as it was written, under its decorators, or None."""
+    """@return the code of a class's forward as it was written, under its decorators, or None."""
     layers = [layer.__code__ for layer in _layers(contents.found_in(kind, "forward"), [])]
     return next((code for code in layers if code.co_name == "forward"), layers[0] if layers else None)
 
@@ -49,7 +49,7 @@ class Code:
         return "%s:%d" % (self.short(path), line)
 
     def short(self, path):
-        """A path relative to the script's folder, or to an entry of Python's path."""
+        """@return a path relative to the script's folder, or to an entry of Python's path."""
         name = self._short.get(path)
         if name is None:
             folders = [os.path.join(os.path.abspath(folder), "") for folder in (*own_folders(), *sys.path)]
@@ -59,7 +59,7 @@ class Code:
         return name
 
     def of_class(self, kind):
-        """Yields (name, hash) of a class and those it is derived from, but for torch's."""
+        """Yields (name, hash) of a class and its bases, except torch's."""
         for one in contents.mro_of(kind):
             name, module = contents.path_of(one), contents.module_of(one)
             if self._classes.get(id(one)) == name or one is object or module.partition(".")[0] == "torch":
@@ -75,7 +75,7 @@ class Code:
 
 
 def files():
-    """Yields (name, hash) of the script and what it imports from its own folders."""
+    """Yields (name, hash) of the script and of the files that it imports from its own folders."""
     folders = own_folders()
     installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
@@ -97,8 +97,8 @@ def files():
 
 
 def packages():
-    """Yields (name, version) of installed packages of which something was imported: by the names of their
-    folders, or what their module says."""
+    """Yields (name, version) of the installed packages that were imported, from the names of their folders or from
+    their modules."""
     imported = {}
     for name in list(sys.modules):
         if "." not in name:
@@ -119,7 +119,7 @@ def packages():
 
 
 def _file_of(module):
-    """Where a module's code is, or None. A module that is loaded when it is first asked stays as it is."""
+    """@return the file of a module's code, or None. A module that loads itself at its first use is not loaded by this."""
     path = contents.attribute(module, "__file__")
     return path if type(path) is str else None
 
@@ -140,7 +140,7 @@ def _hash(data):
 
 
 def own_folders():
-    """The script's folder and the one that the process is in."""
+    """@return the script's folder and the working directory."""
     global _script
     # Python removes the name when the script has ended, and facts are recorded after that, too.
     _script = _file_of(sys.modules.get("__main__")) or _script
@@ -173,8 +173,8 @@ def _class_hash(kind):
 
 
 def _layers(member, seen):
-    """Yields a function and the functions in its cells, such as the one that a decorator wraps. Other contents of cells
-    are data: a folder's name, a time."""
+    """Yields a function and the functions in its closure, such as the one that a decorator wraps. Other objects there are
+    data, such as a folder's name or a time."""
     for kind, names in _HOLDERS:
         if issubclass(type(member), kind):
             for name in names:
@@ -209,15 +209,15 @@ def _add_code(hasher, code):
 
 
 def _has_docstring(code):
-    """Whether the first constant is the docstring, or stands in its place: before Python 3.13 a function without
-    one has None there."""
+    """@return whether the first constant is the docstring or stands in its place: before Python 3.13 a function without
+    a docstring has None there."""
     if sys.version_info >= (3, 13):
         return bool(code.co_flags & _HAS_DOCSTRING)
     return bool(code.co_flags & inspect.CO_OPTIMIZED) and code.co_name[0] != "<"
 
 
 def _text(value):
-    """The same in every run, or nothing."""
+    """@return a constant's text if it is the same in every run, else ""."""
     kind = type(value)
     plain = next((one for one in _TEXTS if issubclass(kind, one)), None)
     if plain is not None:

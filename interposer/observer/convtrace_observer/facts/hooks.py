@@ -1,6 +1,6 @@
-"""Hooks of the program that one place has twice: of a module, or of one of its parameters. A function that is registered again,
-as when a setup runs twice, does its work twice. Two hooks are the same if they are one object, or have one code and the same
-objects around it. Looked at when a root is called in training, in its steps 1, 2, 4, 8 and so on.
+"""Finds hooks that the program has registered twice on one module or parameter, as when a setup runs twice: they do their work
+twice. Two hooks are equal if they are one object, or have the same code, closure and defaults. The check runs when a root is
+called in training, in its steps 1, 2, 4, 8 and so on.
 """
 import functools
 import types
@@ -21,7 +21,7 @@ class Hooks:
         self._told = set()  # (id of a scope, text)
 
     def look(self, thread, root):
-        """A root is about to be called in training, in one of these steps."""
+        """Records repeated hooks in the tree of a root that is about to be called in training."""
         try:
             with self._observer.read.unobserved():
                 for entry, module in self._observer.names.modules(root):
@@ -60,7 +60,7 @@ class Hooks:
 
 
 def _same(one, other, depth=0):
-    """Whether two hooks do the same."""
+    """@return whether two hooks are equal, by object or by code and surroundings."""
     kind = type(one)
     if one is other or kind is not type(other):
         return one is other or contents.is_one_of(kind, _SCALARS) and one == other
@@ -82,7 +82,7 @@ def _flat(named):
 
 
 def _around(function):
-    """What a function uses beside its arguments and globals; a cell that is empty stands for itself."""
+    """@return the contents of a function's closure and its defaults; an empty cell stands for itself."""
     cells = []
     for cell in function.__closure__ or ():
         try:

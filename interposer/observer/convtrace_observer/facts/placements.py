@@ -1,12 +1,12 @@
-"""How a DTensor is divided among ranks: its whole shape, its mesh, and which part this rank has."""
+"""The placement of a DTensor among ranks: its global shape, its mesh, and the part that this rank has."""
 import sys
 
 from ..base import contents
 
 
 def text_of(tensor):
-    """As facts have it: "shape=(10, 6), mesh=(dp=2, tp=2), at=(1, 1), placements=(Shard(dim=0), Replicate()), local=(5, 6),
-    offset=(5, 0)"; without the offset where this torch does not tell it. None of another tensor."""
+    """@return the text of the fact: "shape=(10, 6), mesh=(dp=2, tp=2), at=(1, 1), placements=(Shard(dim=0), Replicate()),
+    local=(5, 6), offset=(5, 0)", without the offset if this torch does not compute it; None for any other tensor."""
     if contents.name_of(type(tensor)) != "DTensor":
         return None
     mesh = tensor.device_mesh
@@ -19,7 +19,7 @@ def text_of(tensor):
 
 
 def _offset(tensor):
-    """Of the first element of the local part in the whole."""
+    """@return the global index of the first element of the local part; None if this torch does not compute it."""
     utils = sys.modules.get("torch.distributed.tensor._utils")
     compute = getattr(utils, "compute_local_shape_and_global_offset", None)
     if compute is None:

@@ -1,6 +1,6 @@
-"""What decides the results of a program and is no tensor: the class and the settings of its modules, the
-settings of its optimizers, the states of random generators. Each is recorded when it is first seen and when it
-changed, and read without an operator of torch, a call of the program's code or a random number."""
+"""Facts that decide the results of a program beside its tensors: classes and settings of its modules, settings of its
+optimizers, states of its random generators. Each is recorded when it is first seen and when it has changed. Reading one
+runs no operator of torch and no code of the program, and draws no random number."""
 import ctypes
 import functools
 import hashlib
@@ -20,8 +20,8 @@ _POSITION_BYTES = 4  # of the position in random's words, which lies before them
 _MARK_BYTES = 48  # the seed or position with some words, or some words with what lies behind them
 _MT19937_WORDS = 624
 _MT19937_BYTES = _MT19937_WORDS * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
-# What torch's get_state() begins with: seed, words left, whether it was seeded, position, words. Where the generator lies in
-# memory these are of 8, 4, 4 and 4 bytes and 4 each, and behind them the kept normal numbers, 4 bytes that fill up included.
+# The first fields of torch's get_state(): seed, words left, whether it was seeded, position, words. In the generator's own
+# memory they have 8, 4, 4, 4 and 4 bytes each, followed by the kept normal numbers, including 4 bytes of padding.
 _TORCH_STATE = struct.Struct("<QiiQ%dQ" % _MT19937_WORDS)
 _TORCH_HEAD, _TORCH_KEPT_BYTES = struct.Struct("<QiB3xI"), 28
 MAX_CHANGES = 16  # of a module's attributes
@@ -39,7 +39,7 @@ def digest(data):
 
 
 def is_plain(value):
-    """Whether a value's text is the same in every run that does the same."""
+    """@return whether equal runs give a value the same text."""
     kind = type(value)
     if kind is tuple or kind is list:
         return len(value) <= _MAX_ITEMS and all(contents.is_one_of(type(one), _PLAIN) for one in value)
@@ -58,8 +58,8 @@ class ModuleFacts:
         self.code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
-        """Called by the wrapper of Module.__call__ at a module's first call in a step. The hot path in C++ calls it where
-        this evaluates, or the attributes are others."""
+        """Records a module's facts at its first call in a step. Called by the wrapper of Module.__call__; the hot path in
+        C++ calls it only for an evaluation or where the attributes have changed."""
         inner = contents.value_at(contents.attribute(module, "_modules"), _COMPILED)
         module = module if inner is None else inner
         first, entry.untold = entry.untold, False
@@ -82,7 +82,8 @@ class ModuleFacts:
             self._observer.failed("module facts", error)
 
     def _is_told(self, entry, module):
-        """Whether the attributes are those that were recorded, mostly the same objects. Tensors are not compared."""
+        """@return whether the module's attributes still are as recorded. Most are the same objects; tensors are not
+        compared by value."""
         now = contents.attributes(module)
         for name, value in entry.settings:
             one = dict.get(now, name, self)
@@ -115,8 +116,8 @@ class ModuleFacts:
                 yield from _attributes(settings)
 
     def _mode(self, place, module, evaluates):
-        """The module's mode where it is not that of the last such call. Until it is told, a module is in training mode
-        when it trains, and not when it is evaluated."""
+        """Yields the module's mode where it differs from that at its last such call. The default, which is not recorded, is
+        training mode in training and eval mode in evaluation."""
         bit = 2 if evaluates else 1
         unusual = bool(mode_of(module, not evaluates)) == evaluates
         if bool(place.modes & bit) == unusual or place.mode_changes > _MAX_MODES:
@@ -127,7 +128,7 @@ class ModuleFacts:
         yield "mode.evaluation" if evaluates else "mode", mode
 
     def _parameters(self, place, module):
-        """Which parameters of a module want no gradient, and which are also another module's."""
+        """Yields the names of a module's parameters that require no gradient, and of those that belong to another module, too."""
         owners, frozen, tied = self._observer.names.owners, [], []
         for name, parameter in held(module, "_parameters"):
             if parameter is None:
@@ -144,8 +145,8 @@ class ModuleFacts:
                 yield fact, _within_limit(", ".join(names))
 
     def _is_of(self, owner, parameter):
-        """False where the parameter that `owner` is of is gone, and a tensor that stands in for another one during the
-        call (torch.func.functional_call, ExpandedWeight) has its address."""
+        """@return whether `owner` still describes this parameter. It does not if its own parameter is gone and a stand-in
+        tensor (torch.func.functional_call, ExpandedWeight) has the same address during the call."""
         return 0 != owner.storage == self._observer.read.storage_of(parameter)
 
     def _facts(self, kind, settings):
@@ -188,13 +189,13 @@ def _attributes(settings):
 
 
 def _within_limit(text):
-    """The items of a list that are whole within the limit."""
+    """@return the text of a list, without the items that do not fit whole within the limit."""
     return text if len(text) <= _MAX_ATTRIBUTES else text[:_MAX_ATTRIBUTES].rpartition(", ")[0]
 
 
 class _Group:
-    """What was told of a parameter group: its settings by name; and, of a group whose settings cannot change themselves, its
-    keys, which of them has the parameters, and the objects of the others."""
+    """The recorded state of a parameter group: its settings by name. If all settings are immutable, also its keys, the
+    position of "params" among them, and the objects at the other keys."""
 
     __slots__ = ("settings", "keys", "at", "objects")
 
@@ -202,8 +203,8 @@ class _Group:
         self.settings, self.keys, self.at, self.objects = {}, None, 0, ()
 
     def is_told(self, group):
-        """Whether the group has the settings that were told: the same objects, none of which can change. Compared by
-        identity, since `==` of a tensor is an operator."""
+        """@return whether the group still has the recorded settings: the same immutable objects. Compared by identity, since
+        `==` of a tensor is an operator."""
         if self.keys is None or dict.__len__(group) != len(self.keys):
             return False
         objects = list(dict.values(group))
@@ -222,7 +223,7 @@ class _Group:
 
 
 class _Optimizer:
-    """What is known of one. `number`: None where it shares one. `groups`: a _Group of each of its groups."""
+    """The recorded state of an optimizer. `number`: None if it shares one. `groups`: a _Group for each parameter group."""
 
     __slots__ = ("number", "groups")
 
@@ -231,7 +232,7 @@ class _Optimizer:
 
 
 class OptimizerFacts:
-    """The settings of each optimizer at the begin of its step."""
+    """Records the settings of each optimizer at the beginning of its step."""
 
     def __init__(self, observer):
         self._observer = observer
@@ -288,7 +289,7 @@ class OptimizerFacts:
             known.keep(settings, group)
 
     def _text(self, value):
-        """The text of a value that may contain numbers, flags or texts. Tensors on a CPU are read."""
+        """@return the text of a value that may contain numbers, flags or texts. A tensor is read if it is on the CPU."""
         if type(value) is tuple or type(value) is list:
             return "(%s)" % ", ".join(
                 repr(one) if contents.is_one_of(type(one), _PLAIN) else self._text(one) for one in value)
@@ -304,7 +305,7 @@ class OptimizerFacts:
 
 
 class Generators:
-    """Records hashes of the states of random generators. A state that is as it was is not read."""
+    """Records hashes of the states of random generators. A state whose mark is unchanged is not read."""
 
     def __init__(self, torch, unobserved, marks):
         self._torch = torch
@@ -351,8 +352,8 @@ class Generators:
 
 
 class Marks:
-    """What is another one after each draw from any of these generators, cheaper than their states: a position with words that
-    change when it begins again, and kept normal numbers, except numpy's."""
+    """Marks that change with each draw from a generator, cheaper to read than its state: the position, some words that
+    change when the position starts over, and the kept normal number (except numpy's)."""
 
     def __init__(self, torch, unobserved):
         self._torch, self._unobserved = torch, unobserved
@@ -360,8 +361,8 @@ class Marks:
         self._cpu, self._python, self._numpy = (None, None), (None, None), (None, ())
 
     def read(self):
-        """@return objects to compare, of torch's generator on CPUs, those on GPUs, Python's and numpy's: None where there is
-        one and its mark cannot be had"""
+        """@return one comparable mark each for torch's generator on the CPU, those on GPUs, Python's and numpy's; None for a
+        generator that exists but whose mark cannot be read."""
         try:
             return self._of_torch(), self._of_cuda(), self._of_python(), self._of_numpy()
         except Exception as error:
@@ -420,7 +421,7 @@ def _mark_at(address):
 
 
 def _cuda_states(cuda):
-    """Seeds and offsets; None while a graph is captured, in which they cannot be read."""
+    """@return seeds and offsets as texts; None during the capture of a graph, when they cannot be read."""
     if not cuda.is_initialized():
         return ()
     if cuda.is_current_stream_capturing():
@@ -429,21 +430,21 @@ def _cuda_states(cuda):
 
 
 def _content_of(generator, unobserved):
-    """@return the state of a generator of torch"""
+    """@return the state of one of torch's generators."""
     with unobserved():
         state = generator.get_state()
         return ctypes.string_at(state.data_ptr(), state.nbytes)
 
 
 def _torch_memory(torch, generator, content):
-    """Where the marks of torch's generator on CPUs lie, whose get_state() makes a tensor each time; None where it does not lie in
-    memory as expected. `content`: its state."""
+    """@return the memory of the marks of torch's CPU generator, whose get_state() makes a tensor each time; None if its
+    layout is not the expected one. `content`: its state."""
     if type(generator) is not torch._C.Generator or len(content) < _TORCH_STATE.size:
         return None
     begin = generator._cdata
     seed, left, seeded, position, *words = _TORCH_STATE.unpack_from(content)
     words = struct.pack("<%dI" % len(words), *words)
-    # An object that holds all words is that long at least, and what lies in front of them is short.
+    # The object is at least as long as the words that it contains, and the fields before them are short.
     at = ctypes.string_at(begin, len(words)).find(words[:len(words) // 2])
     before = at - _TORCH_HEAD.size
     if before < 0 or ctypes.string_at(begin + at, len(words)) != words:
@@ -454,8 +455,8 @@ def _torch_memory(torch, generator, content):
 
 
 def _python_memory(random):
-    """(generator, address) of the position in the words of Python's generator, and the words behind it; (None, None) if they
-    do not lie in that object. To read them there takes a tenth of what getstate() takes, which makes a number of each."""
+    """@return (generator, address) of the position of Python's generator, which its words follow; (None, None) if they do not
+    lie in that object. Reading them there takes a tenth of the time of getstate(), which makes an int of each word."""
     generator = getattr(random, "_inst", None)
     if type(generator) is not random.Random or sys.implementation.name != "cpython":
         return None, None

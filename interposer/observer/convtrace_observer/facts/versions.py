@@ -1,4 +1,4 @@
-"""Versions and switches that change numerics, as they are when the program first computes."""
+"""Collects versions and switches that change numerics, as they are when the program first computes."""
 import os
 import sys
 
@@ -71,13 +71,13 @@ def collect(torch):
 
 
 def _python_path():
-    """PYTHONPATH as it was before the preload library put its folder there."""
+    """@return PYTHONPATH without the folder that the preload library has put there."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if entry != FOLDER)
 
 
 def code():
-    """Called at the end again, for packages that were imported in between."""
+    """Yields the facts of packages and files that are imported now. Called again at the end, for later imports."""
     for collect_some in (code_facts.packages, code_facts.files):
         try:
             yield from collect_some()
@@ -86,8 +86,8 @@ def code():
 
 
 def _custom_op_libraries(torch):
-    """Namespaces of torch.library ops that are not torch's own. The engine takes the stacks of
-    allocations as soon as there is one, so that the first finding can already show them."""
+    """@return the namespaces of torch.library ops that are not torch's own. As soon as there is one, the engine takes the
+    stacks of allocations, so that the first finding can already show them."""
     try:
         names = torch._C._dispatch_get_all_op_names()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The backward pass: which tensor it starts from (the loss), and the phase while it runs."""
+"""Records the backward pass and the tensor that it starts from (the loss), and sets the phase while it runs."""
 import functools
 
 from ..base import engine, replaced, spent
@@ -8,8 +8,8 @@ _RUN = "_engine_run_backward"
 
 
 class Backward:
-    """Surrounds the function in which torch.autograd.backward (which Tensor.backward calls) and torch.autograd.grad end,
-    so that both stay as they are; where an older torch has none, these two."""
+    """Surrounds the common inner function of torch.autograd.backward (which Tensor.backward calls) and torch.autograd.grad,
+    so that both stay as they are. An older torch has no such function: there these two are wrapped."""
 
     def __init__(self, observer, torch):
         self._observer = observer
@@ -22,7 +22,7 @@ class Backward:
         graph = getattr(self._autograd, "graph", None)
         if hasattr(graph, _RUN) and hasattr(self._autograd, _RUN):
             surround(self._autograd, _RUN, self._run_begins, self._ended)
-            self._replaced.set(graph, _RUN, vars(self._autograd)[_RUN])  # torch puts that one back behind a replacement of its own
+            self._replaced.set(graph, _RUN, vars(self._autograd)[_RUN])  # torch restores that one after a replacement of its own
         else:
             for name in "backward", "grad":
                 begins = functools.partial(self._begins, name == "backward", "tensors" if name == "backward" else "outputs")
@@ -96,7 +96,7 @@ class Backward:
         observer.hot.backward(thread, observer.names.place(""), enter, losses, observer.port.intern("loss") if enter else 0)
 
     def mark(self, thread, place, enter, losses, slot):
-        """Records that the pass begins or ends, and in front of its begin the tensors that it begins from."""
+        """Records the beginning or end of the pass, and before its beginning the tensors that it starts from."""
         observer = self._observer
         with observer.read.unobserved():
             for tensor in observer.read.tensors(losses):

@@ -1,8 +1,8 @@
 """Records gradients before the program clips them, and the norm that the clipping function returns.
 
-What the program gives a clipping function is looked at where that runs nothing of the program's: a tensor, a list, a tuple,
-and what Module.parameters() gave while nobody has begun to read it. Anything else may give its parameters once, in another
-order each time, or do things meanwhile: it is left alone, and the list that clip_grad_norm_ makes of it is looked at."""
+The argument of a clipping function is read only if that runs no code of the program: a tensor, a list, a tuple, and the
+unstarted generator of Module.parameters(). Any other iterable may give its parameters only once, change their order or have
+side effects: it is not touched, and the list that clip_grad_norm_ makes of it is read instead."""
 import inspect
 import sys
 import threading
@@ -13,7 +13,7 @@ from ..base import contents, engine, held, replaced
 _CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
 _TOTAL_NORM = 2  # position in what clip_grads_with_norm_ takes
-# What Module.parameters() asks of a module, and then of each in its tree.
+# Methods that Module.parameters() calls on the module, and on each module of its tree.
 _ASKED, _ASKED_EACH = ("named_parameters", "_named_members"), "named_modules"
 
 
@@ -68,7 +68,7 @@ class Clipping:
             self._look(args[0])
 
     def _look(self, parameters):
-        """At what a clipping function was given."""
+        """Records the gradients of the parameters that a clipping function was given."""
         observer = self._observer
         self._unknown.discard(threading.get_ident())
         try:
@@ -83,7 +83,7 @@ class Clipping:
             observer.failed("gradients before clipping", error)
 
     def _known(self, parameters):
-        """@return the parameters to be clipped; None where only the program's own code can tell them."""
+        """@return the parameters to be clipped; None if only the program's own code can enumerate them."""
         kind = type(parameters)
         if kind is list or kind is tuple:
             return [one for one in parameters if issubclass(type(one), self._tensor)]
@@ -97,7 +97,7 @@ class Clipping:
         return None
 
     def _parameters_of(self, module, recurse):
-        """What Module.parameters() gives, if nothing that it asks is the program's."""
+        """@return the parameters that Module.parameters() gives; None if a method that it calls is the program's own."""
         found, pending, seen = {}, [module], set()
         if not all(self._is_torchs(module, name) for name in _ASKED):
             return None
@@ -114,7 +114,7 @@ class Clipping:
         return list(found.values())
 
     def _is_torchs(self, module, name):
-        """Whether the module has this method from Module."""
+        """@return whether the module inherits this method from torch's Module."""
         found = contents.found_in(type(module), name)
         return found is contents.found_in(self._module, name) and not dict.__contains__(contents.attributes(module), name)
 

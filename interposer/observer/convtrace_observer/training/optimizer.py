@@ -1,4 +1,4 @@
-"""The optimizer phase: gradients as the optimizer takes them, parameters as it leaves them."""
+"""Records the optimizer phase: gradients before the optimizer's step, parameters after it."""
 import functools
 import importlib
 import itertools
@@ -9,14 +9,15 @@ from ..facts import placements, program_facts
 from . import shared_memory
 
 _NOTED = 8  # number of weights of a root that are checked
-# Attributes of an optimizer that are read in each step, before it and behind it.
+# Attributes of an optimizer that are read before and after each step.
 _BEFORE, _BEHIND = (program_facts.TOKEN, "param_groups", "state"), ("param_groups", "state")
 _GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
 
 
 class _Step:
-    """An optimizer's step under way, or one that raised. `before`: what was in the thread's slot. `known`: of the facts.
-    `unread`: whether its gradients are still to be read. Keeps nothing of the program's: a step that raised stays."""
+    """An optimizer's step under way, or one that raised. `before`: the earlier content of the thread's slot. `known`: the
+    optimizer's recorded facts. `unread`: whether its gradients are still to be read. It refers to no object of the program,
+    since a step that raised stays in the list."""
 
     __slots__ = ("optimizer", "thread", "before", "known", "unread")
 
@@ -74,7 +75,7 @@ class Optimizers:
         self._steps = []
 
     def any_made(self):
-        """Whether there is an optimizer: torch marks the class of each that is made."""
+        """@return whether the program has made an optimizer: torch marks the class of each."""
         steps = (contents.found_in(kind, "step") for kind in _subclasses(self._torch.optim.Optimizer))
         return any(type(step) is types.FunctionType and step.__dict__.get("hooked", False) for step in steps)
 
@@ -158,21 +159,21 @@ class Optimizers:
             self._read_gradients(thread, step, groups, state)
 
     def _find(self, thread, optimizer):
-        """@return the step that an optimizer is in; None if it is in none"""
+        """@return the step that an optimizer is in on this thread; None if it is in none."""
         for step in self._steps:
             if step.optimizer == id(optimizer) and step.thread == id(thread):
                 return step
         return None
 
     def _take(self, ended):
-        """Ends an optimizer's step, and those within it that raised. @return it; None for None"""
+        """Ends an optimizer's step, and the steps within it that raised. @return the step, or None if there is none."""
         if ended is not None:
             at = self._steps.index(ended)
             self._steps[at:] = [step for step in self._steps[at:] if step.thread != ended.thread]
         return ended
 
     def _taken(self, original):
-        """Around the function in which LBFGS takes the gradients, behind each call of the closure."""
+        """Wraps the function by which LBFGS collects the gradients after each call of the closure."""
         observer = self._observer
 
         @frames.unseen
@@ -193,8 +194,8 @@ class Optimizers:
         return gather
 
     def _read_gradients(self, thread, step, groups, state):
-        """Reads gradients once a step: of LBFGS, which calls its closure repeatedly, those of the first call. `step`: None
-        for an optimizer that is in none."""
+        """Reads the gradients once per step: for LBFGS, which calls its closure repeatedly, those of the first call.
+        `step`: None for an optimizer that is in no step."""
         if step is None or not step.unread:
             return
         step.unread = False
@@ -224,7 +225,7 @@ class Optimizers:
         step, (groups, state) = self._find(thread, optimizer), contents.several(optimizer, _BEHIND)
         if step is not None:
             if step.unread:
-                self._read_gradients(thread, step, groups, state)  # behind a closure, which is left alone: a program may know it
+                self._read_gradients(thread, step, groups, state)  # after the closure, which stays unwrapped
             self._take(step)
         if observer.capture:
             observer.hot.parameters(thread, groups, False)
@@ -239,8 +240,8 @@ class Optimizers:
             thread.slot[0], thread.slot[1] = step.before
 
     def are_still(self, thread):
-        """Whether what is written to weights now is written by the program: its optimizers are known, and none is in its
-        step. One that calls the program back has not written before it took the gradients."""
+        """@return whether writes to weights were made by the program itself: its optimizers are known, and none is in
+        its step. An optimizer that calls the program back has written nothing until it has taken the gradients."""
         return self._observer.steps.sees_optimizer and all(
             step.unread and step.thread == id(thread) for step in self._steps)
 
@@ -266,8 +267,8 @@ class Optimizers:
         return lazy
 
     def note_weights(self, entry, root):
-        """At the call of a root, in a program whose optimizer was not seen yet.
-        @return whether one of its weights was written since the last such call"""
+        """Notes the versions of a root's weights at its call, in a program whose optimizer was not seen yet.
+        @return whether one of these weights was written since the last such call."""
         if entry.rests:
             entry.rests -= 1
             return False
@@ -279,7 +280,7 @@ class Optimizers:
         return before is not None and any(before.get(key, version) != version for key, version in now.items())
 
     def _trained(self, root):
-        """The parameters of a tree that want a gradient."""
+        """Yields the parameters of a tree that require a gradient."""
         for _, module in self._observer.names.modules(root):
             for _, parameter in held(module, "_parameters"):
                 if parameter is not None and self._observer.read.bare(parameter).requires_grad:
@@ -299,7 +300,7 @@ class Optimizers:
             self._observer.submit(thread)
 
     def _counter(self, optimizer):
-        """The number of updates in the optimizer's own counter; 0 if it has none, or has it on a device."""
+        """@return the number of updates in the optimizer's own counter; 0 if it has none, or has it on a device."""
         states = contents.by_identity(contents.attribute(optimizer, "state"))
         for group in contents.elements(contents.attribute(optimizer, "param_groups")):
             for parameter in contents.elements(contents.value_at(group, "params")):
@@ -321,7 +322,7 @@ class Optimizers:
                     yield parameter, self._observer.names.owner(parameter, group, index)
 
     def _state(self, optimizer):
-        """Records the optimizer's state of each parameter, in slots such as state:weight.exp_avg."""
+        """Yields the optimizer's state of each parameter, with slots such as state:weight.exp_avg."""
         states = contents.by_identity(contents.attribute(optimizer, "state"))
         for parameter, owner in self._of_groups(contents.attribute(optimizer, "param_groups")):
             for key, tensor in contents.items(states.get(id(parameter))):
@@ -341,7 +342,7 @@ class Optimizers:
 
     @spent.sampled
     def record_parameters(self, thread, groups, of_gradients):
-        """Records what the groups of an optimizer update, or the gradients they take."""
+        """Records the parameters in the groups of an optimizer, or their gradients."""
         for parameter, owner in self._of_groups(groups):
             self.record_parameter(thread, parameter, owner, of_gradients)
         self._observer.submit(thread)
@@ -384,8 +385,8 @@ class Optimizers:
 
 
 def _has_closure(optimizer, args, kwargs):
-    """Whether step() has a closure to call for forward and backward. Gradients before that call belong to the step before,
-    or do not exist."""
+    """@return whether step() has a closure, which it calls for forward and backward. Gradients before that call are those of
+    the previous step, or do not exist."""
     given = kwargs.get("closure")
     for one in args:
         if given is None and one is not optimizer:

@@ -1,11 +1,11 @@
-"""Memory that two owners hold: parameters that an optimizer updates, the gradients that it takes, and its states, one of
-which may be a parameter.
+"""Finds memory that two tensors of an optimizer share: parameters that it updates, gradients that it reads, and its states,
+one of which may be a parameter.
 
-Addresses alone are compared, exactly: parts of one flat buffer that lie side by side or interleaved share nothing, and a
-tensor that is larger than its memory (expanded) is left out. Owners are looked at in the steps of an optimizer whose number
-is a power of two, gradients in each of the first ones, and where states were replaced or a pair was found. A pair is told
-as a fact of the second one's module, `shares.SLOT` (format/FORMAT.md 6.6), and `convtrace check` says whether somebody is
-hurt.
+Only addresses are compared, exactly: parts of one flat buffer that lie side by side or interleaved share nothing, and a
+tensor that is larger than its memory (expanded) is left out. The tensors are compared in the steps of an optimizer whose
+number is a power of two, the gradients also in each of the first steps, and all of them after states were replaced or a pair
+was found. A pair is recorded as a fact of the second tensor's module, `shares.SLOT` (format/FORMAT.md 6.6); `convtrace check`
+decides whether it does harm.
 """
 from ..base import contents, values
 
@@ -16,7 +16,7 @@ _MOST_STATES = 1 << 16  # whose optimizers are remembered
 
 
 class _Item:
-    """A tensor and whose it is. `of`: the parameter's id."""
+    """A tensor and its owner. `of`: the id of the parameter that it belongs to."""
 
     __slots__ = ("of", "tensor", "place", "slot", "memory", "begin", "end")
 
@@ -26,7 +26,8 @@ class _Item:
 
 
 class _Watch:
-    """Of an optimizer. `state`: the number of steps, and id and size of its states."""
+    """The comparison state of one optimizer. `steps`: their number. `states`: the id of its dictionary of states. `due`:
+    the next comparison covers all tensors."""
 
     __slots__ = ("steps", "due", "states", "gradients", "written", "told")
 
@@ -40,7 +41,7 @@ class _Watch:
 
 class SharedMemory:
     def __init__(self, observer, torch, parameters):
-        """`parameters`: gives (parameter, owner) of the groups of an optimizer."""
+        """@param parameters  yields (parameter, owner) of the groups of an optimizer"""
         self._observer = observer
         self._tensor, self._parameters = torch.Tensor, parameters
         self._watches = {}  # number of an optimizer -> _Watch
@@ -48,8 +49,8 @@ class SharedMemory:
         self._written = {}  # (storage, address) of a state -> {number of an optimizer: the _Item as it left it}
 
     def before(self, thread, number, groups, state):
-        """Before a step, whose gradients are complete. `groups`, `state`: the optimizer's, as its own dictionary has them: a
-        property would run code of the program, and is another optimizer's."""
+        """Compares before a step, when the gradients are complete. `groups`, `state`: as they stand in the optimizer's own
+        dictionary, since a property would run code of the program and may belong to another optimizer."""
         if not issubclass(type(state), dict):
             return  # somebody else's optimizer
         watch = self._watches.get(number)
@@ -86,7 +87,7 @@ class SharedMemory:
         self._submit(thread)
 
     def after(self, thread, number, groups, state):
-        """Behind a step. `groups`, `state`: as they are then."""
+        """Compares after a step. `groups`, `state`: as they are then."""
         watch = self._watches.get(number)
         if watch is None or not watch.due:
             return
@@ -121,7 +122,7 @@ class SharedMemory:
             self._observer.submit(thread)
 
     def _compare_optimizers(self, thread, watch, number, item):
-        """A state that one optimizer wrote, then another one for another parameter, and then the first one again."""
+        """Finds a state that this optimizer wrote, then another one for another parameter, and now this one again."""
         known = self._written.get((item.memory.storage, item.begin))
         if known is None:
             if len(self._written) == _MOST_STATES:
@@ -145,7 +146,8 @@ class SharedMemory:
                     yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)
 
     def _items(self, tensors):
-        """Of (parameter, tensor or None, place, slot) those in memory that is read and no smaller than they are."""
+        """@return the _Items of those (parameter, tensor or None, place, slot) whose memory can be read and is no smaller than
+        the tensor."""
         read = self._observer.read
         skipped, items, seen = read.skipped, [], set()
         for parameter, tensor, place, slot in tensors:
@@ -160,7 +162,7 @@ class SharedMemory:
         return items
 
     def _tell(self, thread, watch, number, first, second, word):
-        """A pair with the same word once, and the first few of an optimizer."""
+        """Records a pair, once per word, up to a limit per optimizer."""
         key = first.of, first.slot, second.of, second.slot, word
         if key in watch.told or len(watch.told) == _MOST_PAIRS:
             return
@@ -173,5 +175,5 @@ class SharedMemory:
 
 
 def _pairs(items):
-    """(first, second) of tensors that share an element, in the optimizer's order."""
+    """@return [(first, second)] of the items that share an element, in the optimizer's order."""
     return [(items[first], items[second]) for first, second in values.pairs([one.memory for one in items])]

@@ -1,14 +1,14 @@
-"""When a training step begins, and which calls are evaluation (docs/recording.md "Steps").
+"""Decides where training steps begin and which calls are evaluation (docs/recording.md "Steps").
 
-A step has the number of the optimizer phases before it: the first call of a root behind one opens
-the next, or a backward pass does, for programs whose forward runs no hook (compiled in place, or
-functions instead of modules). An optimizer that nothing is seen of (a compiled step, weights changed
-by hand) shows by the weights when the root is called again after a backward pass.
+The number of a step is the number of optimizer phases before it. The first call of a root after an
+optimizer phase opens the next step, or a backward pass does, for programs whose forward runs no hook
+(compiled in place, or functions instead of modules). An optimizer that is not observed (a compiled
+step, weights changed by hand) shows in the weights when the root is called again after a backward pass.
 
-In a program that trains, calls that nothing is learned from are evaluation, and open no more than
-the step that is next anyhow. They are counted apart, so that the number of them changes no key of
-training. A program without an optimizer and a backward pass does inference: there every further
-call of a root is a step; another root (a decoder after its encoder) belongs to the step that is open.
+In a program that trains, calls that nothing is learned from are evaluation. They open at most the
+next step, and are counted separately, so that their number changes no key of training. A program
+without an optimizer and a backward pass does inference: every further call of a root is a step, and
+another root (a decoder after its encoder) belongs to the open step.
 """
 
 
@@ -28,10 +28,10 @@ class Steps:
         self._told = 0
 
     def root_forward(self, entry, training, gradients, behind_evaluation, has_optimizer):
-        """How a call of a root counts. `training`: the module's mode. `gradients`: they are switched
-        on. `behind_evaluation`: so was the last root of this thread. `has_optimizer()`: asked until
-        it is true.
-        @return (whether it opens a step, whether it is evaluation)"""
+        """Classifies a call of a root. `training`: the module is in training mode. `gradients`: they are
+        switched on. `behind_evaluation`: this thread's last root was evaluation. `has_optimizer()`: called
+        until it is true.
+        @return (whether the call opens a step, whether it is evaluation)"""
         self.behind_backward = False
         infers = not (self._trained or self._prepared)
         if infers:
@@ -54,7 +54,8 @@ class Steps:
         return opened, evaluates
 
     def backward(self, of_loss):
-        """`of_loss`: false for torch.autograd.grad, which a model may use to compute its outputs."""
+        """Counts a backward pass. `of_loss`: false for torch.autograd.grad, which a model may use to compute its outputs.
+        @return whether it opens a step."""
         self._trained = True
         opened = self._open(False)
         if of_loss:
@@ -64,16 +65,16 @@ class Steps:
         return opened
 
     def scaler_began(self):
-        """Called for a GradScaler, which may skip the optimizer's step."""
+        """Notes that a GradScaler, which may skip the optimizer's step, began one."""
         if self._first_update is None:
             self._first_update = max(self.index, 0)
 
     def updates_before(self, counted):
-        """How many updates were made before step 0 of this trace, by the optimizers' own counters: in
-        a run that was resumed. Negative if steps of inference came before the first update. Of
-        optimizers that take turns each is seen first in a step of its own: these add up.
-        @param counted  by an optimizer that is about to make its first update here.
-        @return None if that is no news."""
+        """Computes the number of updates before step 0 of this trace in a resumed run, from the optimizers' own
+        counters. It is negative if steps of inference came before the first update. Optimizers that take turns
+        are each first seen in a step of their own, so their counts add up.
+        @param counted  the counter of an optimizer that is about to make its first update in this process.
+        @return the number; None if it is unchanged."""
         self.scaler_began()
         step = max(self.index, 0)
         self._made_before[step] = max(self._made_before.get(step, 0), counted)
@@ -82,14 +83,14 @@ class Steps:
         return before if news else None
 
     def optimizer_ended(self):
-        """Several in a row without a forward between (per parameter group, per ZeRO partition) are
-        one phase."""
+        """Notes the end of an optimizer's step. Several without a forward between them (per parameter group,
+        per ZeRO partition) are one phase."""
         self._trained = True
         self._optimized = True
         self.sees_optimizer = True
 
     def misses_optimizer(self, entry):
-        """Whether an optimizer phase may have gone unseen before this call of a root."""
+        """@return whether an optimizer phase may have been missed before this call of a root."""
         return (self._trained and not self.sees_optimizer and not self._optimized
                 and entry.seen_in_step == self.index)
 
