@@ -27,7 +27,7 @@ Severity severity_of(format::Level level) {
   }
 }
 
-/// What usually causes a finding of the trace.
+/// @return the usual cause of a finding that the trace contains.
 const char* cause_of(format::FindingKind kind) {
   using Kind = format::FindingKind;
   switch (kind) {
@@ -104,7 +104,7 @@ class Judge {
   }
 
  private:
-  /// What was recorded outside any step belongs to the one that is open.
+  /// A record made outside of any step belongs to the open step.
   StepValues& step_of(uint32_t number) {
     if (number == format::kNoStep) number = open_.empty() ? last_ : std::prev(open_.end())->first;
     number = std::max(number, least_);
@@ -152,7 +152,7 @@ class Judge {
     step.values.push_back(value);
   }
 
-  /// What is compared element by element (stale_gradient.cpp).
+  /// Keeps the ranges and samples that are compared element by element (stale_gradient.cpp).
   static void keep_elements(const format::TensorStats& event, StepValues& step, Value& value) {
     switch (value.role) {
       case Role::kParameter:
@@ -209,8 +209,8 @@ class Judge {
             .alone = meta.world_size <= 1,
             .drew = drew};
   }
-  /// Whether a random generator has moved in a step: its state at the begin of the next one is
-  /// another.
+  /// @return whether a random generator moved in a step: its state differs at the begin of the next
+  /// one.
   [[nodiscard]] bool draws(const StepValues& step) const {
     const auto next = open_.find(step.number + 1);
     if (next == open_.end() || !facts_.knows_generators()) return true;

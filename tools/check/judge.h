@@ -23,7 +23,7 @@
 
 namespace convtrace::check {
 
-/// What is compared between ranks, of one step.
+/// The data of one step that are compared between ranks.
 struct RankStep {
   diff::ReplicaSums sums{};
   uint64_t data = 0;  ///< 0: none, or a constant
@@ -61,8 +61,8 @@ class TraceJudge {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What several ranks prove together: replicas-parted, same-data.
-/// @param[in,out] looks  gets how often each was judged.
+/// Runs the checks that compare ranks: replicas-parted, same-data.
+/// @param[in,out] looks  gets the number of judgements of each.
 [[nodiscard]] std::vector<Finding> judge_ranks(
     const std::vector<RankResult>& ranks,
     std::vector<std::pair<std::string_view, uint64_t>>& looks);

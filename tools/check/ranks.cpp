@@ -9,14 +9,15 @@
 /// weights are not known, since an optimizer may reduce by itself. Others hold shards or do other
 /// work. The same batches in another order are a hint: epochs that every rank shuffles for itself
 /// may be meant.
-/// A parting is a hint where nothing says that the ranks are meant to stay equal. What says so is
-/// that they moved alike on unlike batches: as a whole in a step before, or most of what they hold
-/// in the step in which they part. Single values are equal by chance: a bias before a
-/// normalisation does not move, Adam's first step has but two sizes, a penalty knows no batch.
-/// Weights that are summed after the update are averaged now and then and part in between.
-/// tools/origin/judge/replicas.cpp judges each parameter, for which it holds the values of all ranks
-/// at a time. Ranks are compared as a whole here, by sums of 24 bytes a step, one rank after the
-/// other; and unlike there, ranks that share nothing after their first update are told.
+/// A parting is a hint without evidence that the ranks are meant to stay equal. The evidence is
+/// that they changed alike on unlike batches: as a whole in an earlier step, or for most parameters
+/// in the step in which they part. Single values may be equal by chance: a bias before a
+/// normalisation does not move, Adam's first step has only two sizes, a penalty does not depend on
+/// the batch. Weights that are summed after the update are averaged periodically and differ in
+/// between. tools/origin/judge/replicas.cpp judges each parameter, for which it holds the values of
+/// all ranks at a time. Ranks are compared as a whole here, by sums of 24 bytes a step, one rank
+/// after the other. Unlike there, ranks that differ completely after their first update are
+/// reported, too.
 
 #include <algorithm>
 #include <map>
@@ -91,12 +92,12 @@ std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
 
 /// Two ranks in one step.
 struct Compared {
-  const Seen* first = nullptr;  ///< that differs; gradients stand before the weights they move
+  const Seen* first = nullptr;  ///< the first difference; gradients precede their weights
   size_t alike = 0;             ///< records that are equal
-  size_t alike_gradients = 0, unlike_gradients = 0;  ///< of those that tell
+  size_t alike_gradients = 0, unlike_gradients = 0;  ///< only records with `tells`
   size_t alike_weights = 0, unlike_weights = 0;
 
-  /// Whether most of what the ranks hold is equal.
+  /// @return whether most of the ranks' gradients or weights are equal.
   [[nodiscard]] bool share() const {
     return (alike_gradients != 0 && alike_gradients >= unlike_gradients) ||
            (alike_weights != 0 && alike_weights >= unlike_weights);
@@ -120,8 +121,8 @@ Compared compare(const std::vector<Seen>& a, const std::vector<Seen>& b) {
   return result;
 }
 
-/// Whether weights are summed after their update, in a step from `first` on: each by itself, or all
-/// in one tensor.
+/// @return whether weights are all-reduced after their update, in a step from `first` on: one by
+/// one, or all in one tensor.
 bool averages(const std::string& path, uint32_t first) {
   std::map<Name, std::pair<uint64_t, uint64_t>> weights;  // hash and elements
   std::set<uint64_t> hashes;                              // of updates in `updated`
@@ -193,12 +194,13 @@ class Ranks {
     return sums;
   }
 
-  /// Whether two ranks took other batches in a step; constants are taken for such.
+  /// @return whether two ranks took different batches in a step; constant data count as different.
   static bool other_data(const RankStep& a, const RankStep& b) {
     return a.data != b.data || a.data == 0;
   }
 
-  /// Whether the ranks moved alike, before a step or in it, for which their batches are no reason.
+  /// @return whether the ranks were meant to agree: in a step with different batches their weights
+  /// moved alike or their gradients were equal, or most of them agree in the step itself.
   static bool meant_to_agree(const RankResult& a, const RankResult& b, uint32_t step,
                              const Compared& parted) {
     uint64_t weights = a.initial;

@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::string_view kCommon = "common.";
 
-/// Of a fact: "grad_input:0, grad_input:1, 0, whole, kept, needed".
+/// The parts of a fact "grad_input:0, grad_input:1, 0, whole, kept, needed".
 struct Common {
   std::string_view first, second, extent, how, saved;
-  size_t position = 0;  ///< of the first among the op's results of this slot in the step
+  size_t position = 0;  ///< index of `first` among the op's results of its slot in the step
 };
 
 std::optional<Common> read_common(std::string_view text) {

@@ -1,16 +1,16 @@
 /// @file kept_gradient.cpp
-/// stale-gradient: what a custom op's backward returns has the bits of earlier steps, whole or in
+/// stale-gradient: the result of a custom op's backward has the bits of earlier steps, whole or in
 /// part, in memory that the op keeps.
 ///
-/// Why it is a fault: the gradients that the op was given have changed, and what it returns is made of
-/// them. Bits that stay in the same memory were not written.
-/// Judged: in two steps running. The whole gradient by its hash. Of a gradient that has the shape of
-/// the only one that the op was given, samples: three or more, not 0 and of unlike sizes, that are as
-/// they were where the given gradient is another one. Samples of the given gradient are those of the
-/// module whose output it belongs to.
+/// Why it is a fault: the op's given gradients have changed, and its result is made of them. Bits
+/// that stay in the same memory were not written.
+/// Judged: in two consecutive steps. The whole gradient is judged by its hash. A gradient with the
+/// shape of the op's only given gradient is judged by samples, too: three or more, not 0 and of
+/// unlike magnitudes, that stayed where the given gradient changed. Samples of the given gradient
+/// are those of the module whose output it belongs to.
 /// Silent: memory that is new in each call; zeros, one number, few sizes (signs); types of 16 bits and
 /// less, whose rounding hides a small change; given gradients that repeat.
-/// Not told: a part that no sample lies in; what is added to a buffer that was to be cleared.
+/// Not told: a part without a sample; results that are added to a buffer which was not cleared.
 /// Not told apart: an op that returns constants that it keeps in a part of its gradient.
 
 #include <algorithm>
@@ -30,16 +30,17 @@ namespace {
 constexpr size_t kLeastSamples = 3, kLeastElements = 16;
 constexpr uint32_t kLeastSteps = 2;
 
-/// What was recorded of a result of an op's backward.
+/// The last records of a result of an op's backward.
 struct Seen {
   uint64_t storage = 0, offset = 0, hash = 0;
   std::set<uint64_t> taken{};                  ///< hashes of the gradients that the op was given
-  std::vector<uint64_t> samples{}, sources{};  ///< bits of the result, and of what it is made of
-  uint32_t whole = 0;                          ///< steps running in which all was as before
-  std::vector<uint32_t> unchanged{};           ///< the same of each sample
+  std::vector<uint64_t> samples{}, sources{};  ///< bits of the result, and of the given gradient
+  uint32_t whole = 0;                          ///< consecutive steps in which all bits stayed
+  std::vector<uint32_t> unchanged{};           ///< the same for each sample
 };
 
-/// Whether equal bits mean that nobody wrote them: of other types rounding hides a small change.
+/// @return whether equal bits prove that the value was not written: in other types rounding hides a
+/// small change.
 bool tells_writes(const Value& value) {
   const bool wide = value.dtype == format::DType::kF32 || value.dtype == format::DType::kF64;
   return wide && value.finite() && value.stats.count >= kLeastElements && !value.constant() &&

@@ -44,7 +44,7 @@ Sum sum_of(const Value& value) { return {value.stats.sum.as_f64(), value.stats.l
 
 bool unlike(double a, double b) { return std::abs(a - b) > kUnlike * std::abs(a); }
 
-/// The results of an op's calls, one behind the other.
+/// The results of an op's calls, one after the other.
 struct Results {
   Sum last{}, given{};
   uint32_t step = 0;

@@ -28,7 +28,7 @@ using format::Phase;
 
 constexpr std::string_view kInitial = "buffer_initial:";
 
-/// What a value is, told by its number where it is a count.
+/// @return the number of a scalar integer, the statistics of another value.
 std::string told(const Value& value) {
   const bool counts = value.measured() && value.stats.count == 1 &&
                       number_class(value.dtype) == format::NumberClass::kSigned;
@@ -65,7 +65,8 @@ class RecomputedBuffer : public Check {
  private:
   using Pairs = std::vector<std::pair<const Value*, const Value*>>;
 
-  /// Whether a recomputed call has the inputs of a call of the forward pass, as far as recorded.
+  /// @return whether a recomputed call has the inputs of a call of the forward pass, as far as they
+  /// are recorded.
   static bool repeats(const StepValues& step, const format::Place& place) {
     const auto call = step.calls.find({place.scope, {}, Phase::kRecompute, place.call});
     if (call == step.calls.end()) return true;

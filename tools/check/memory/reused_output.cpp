@@ -1,17 +1,16 @@
 /// @file reused_output.cpp
-/// reused-output: a custom op gave out memory twice, and what the first call had put there was read
-/// when the second one had overwritten it.
+/// reused-output: a custom op returned the same memory twice, and the first output was read after
+/// the second call had overwritten it.
 ///
 /// Why it is a fault: the reader computed with the output of another call. An op that keeps its
-/// output's buffer is right only as long as each output is dead when the next call begins.
-/// Judged: the facts `reused.OP`: autograd's graph says that a node was made of the first output, and
-/// that it was made behind the second call. The records of both outputs say whether their bits
-/// differ.
-/// Of what a backward returned: that autograd still held the tensor, for a node that waited for other
-/// gradients, when a later call of the op returned it again.
-/// Silent: outputs with equal bits (an op that returns a table that it keeps); outputs that were read,
-/// or copied, before the next call; outputs in the memory of an input; a pass without gradients, in
-/// which nobody can tell the first output from the second.
+/// output's buffer is correct only if each output is dead when the next call begins.
+/// Judged: the facts `reused.OP`: in autograd's graph a node that was created after the second call
+/// has the first output as its input. The records of both outputs show whether their bits differ.
+/// For results of a backward the fact is that autograd still held the tensor, for a node that
+/// waited for other gradients, when a later call of the op returned it again.
+/// Silent: outputs with equal bits (an op that returns a table that it keeps); outputs that were
+/// read or copied before the next call; outputs in the memory of an input; a pass without
+/// gradients, in which the first output cannot be distinguished from the second.
 
 #include <charconv>
 #include <optional>
@@ -24,7 +23,7 @@ namespace {
 
 constexpr std::string_view kReused = "reused.";
 
-/// Of a fact: "output:0, 0, 1, 0, AddBackward0".
+/// The parts of a fact "output:0, 0, 1, 0, AddBackward0".
 struct Reuse {
   std::string_view slot, reader;
   size_t first = 0, second = 0;  ///< positions among the op's outputs of this slot in the step

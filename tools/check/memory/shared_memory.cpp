@@ -7,14 +7,14 @@
 /// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
 /// in the step before, or that lies in one memory of two storages, by a module that a gradient
 /// passed; a state by one write for each owner in a step of an optimizer of torch, or by two
-/// optimizers that write it in turn. A state that holds what came before, by its name, and lies in
-/// the memory of a parameter, or of a gradient that the next step takes, is a warning.
-/// Silent: parts side by side; gradients that autograd gave two parameters in one memory, which is
-/// its right, unless clipping multiplies them, or one of them is not what an op returned any more;
-/// zeros; numbers that all parameters count with.
-/// Hint: the same memory where nobody is known to be hurt: parameters whose common memory plain
-/// gradient descent moves by the sum of their gradients; a gradient that was handed over on purpose.
-/// Not told apart: an optimizer of the program's own that keeps a workspace among its states.
+/// optimizers that write it in turn. An accumulating state, by its name, that lies in the memory of
+/// a parameter, or of a gradient that the next step uses, is a warning.
+/// Silent: parts side by side; gradients for which autograd used one memory, as it may, unless
+/// clipping multiplies them or one of them no longer is the result of an op; zeros; step counters
+/// that all parameters share.
+/// Hint: shared memory without a known effect: parameters whose common memory plain gradient
+/// descent moves by the sum of their gradients; a gradient that the program shares on purpose. Not
+/// told apart: an optimizer of the program's own that keeps a workspace among its states.
 
 #include <algorithm>
 #include <charconv>
@@ -66,7 +66,7 @@ std::string_view parameter_of(std::string_view slot) {
 }
 std::string_view key_of(std::string_view slot) { return slot.substr(slot.rfind('.') + 1); }
 
-/// Whether a state of this name holds what came before.
+/// @return whether a state of this name accumulates over steps.
 bool accumulates(std::string_view key) {
   constexpr std::string_view kWords[] = {"avg", "mom", "vel",  "sum",  "sq",
                                          "ema", "acc", "mean", "slow", "prev"};
@@ -105,7 +105,7 @@ class SharedMemory : public Check {
  private:
   static constexpr size_t kMostLines = 5;
 
-  /// What the step has of both parameters.
+  /// The step's records of both parameters.
   struct Owners {
     const ParameterStep *second = nullptr, *first = nullptr;
     std::vector<const Value*> passed_second{}, passed_first{};  ///< gradients of module outputs
@@ -163,12 +163,13 @@ class SharedMemory : public Check {
     }
   }
 
-  /// Whether a state is a parameter itself.
+  /// @return whether a state shares the memory of a parameter.
   static bool is_parameter(const Shared& shared) {
     return shared.slot.front() == 's' && shared.other_slot.starts_with("param:");
   }
 
-  /// Whether a state is a gradient itself, into which the next backward pass writes.
+  /// @return whether a state shares the memory of a gradient, which the next backward pass
+  /// overwrites.
   static bool is_gradient(const Shared& shared) {
     return shared.slot.front() == 's' && shared.other_slot.starts_with("grad:");
   }
@@ -182,7 +183,8 @@ class SharedMemory : public Check {
     return shared.whole && adds_up ? Severity::kHint : Severity::kError;
   }
 
-  /// Whether a gradient is another one than an op's backward returned in that memory.
+  /// @return whether a gradient differs from the value that an op's backward returned in its
+  /// memory.
   static bool changed(const StepValues& step, const ParameterStep& owner) {
     const Value* returned = nullptr;
     for (const Value& value : step.values) {
@@ -204,7 +206,7 @@ class SharedMemory : public Check {
       return owners.both_passed() && !owners.passed_by_equal() ? Severity::kError
                                                                : Severity::kWarning;
     if (shared.word == "new") {
-      // What writes gradients on purpose writes both.
+      // Code that overwrites gradients on purpose changes both.
       const bool overwritten =
           !shared.whole && changed(step, *owners.first) != changed(step, *owners.second);
       return multiplied || overwritten ? std::optional(Severity::kWarning) : std::nullopt;

@@ -6,7 +6,8 @@
 namespace convtrace::check {
 namespace {
 
-/// Whether a value is not the same in every step of most programs.
+/// @return whether a value usually differs between batches. A constant and a range of integers do
+/// not.
 bool tells(const Value& value) {
   if (value.stats.count <= 1) return false;
   if (!value.measured()) return true;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file batch.h
-/// What a training step takes as its data, as one number.
+/// The signature of a training step's data.
 ///
 /// Threads:  pure function.
 

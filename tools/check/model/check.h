@@ -1,12 +1,12 @@
 #pragma once
 /// @file check.h
-/// What a check is: a class that sees the steps of one rank in ascending order and reports what is
-/// wrong.
+/// The interface of a check: a class that sees the steps of one rank in ascending order and reports
+/// faults.
 ///
 /// Place:    judge.h feeds it, catalog.h lists all.
 /// Threads:  one; a check belongs to one rank.
-/// Rule:     where the trace does not tell, a check is silent. Each says in its file what it
-///           cannot tell from a fault, and what it therefore passes over.
+/// Rule:     without evidence in the trace a check is silent. Its file lists the cases that it
+///           cannot distinguish from a fault and therefore omits.
 
 #include <memory>
 #include <string>
@@ -21,13 +21,13 @@
 
 namespace convtrace::check {
 
-/// What surrounds the values of a step.
+/// The context of a step's values.
 struct Surroundings {
   const format::Definitions& names;
   const Facts& facts;  ///< as of the end of this step
   uint32_t rank = 0;
   bool alone = true;  ///< no other rank of the run takes part in its sums
-  /// Whether a random generator may have moved in this step. True where it is not known.
+  /// A random generator may have moved in this step; also true if that is unknown.
   bool drew = true;
 };
 

@@ -159,7 +159,7 @@ std::optional<Facts::Group> Facts::group_of(std::string_view fact, std::string_v
   return fact == key ? std::optional(Group{*optimizer, group.value_or(0)}) : std::nullopt;
 }
 
-/// @param name  of a fact, behind "optimizer."
+/// @param name  of a fact, after "optimizer."
 void Facts::take_setting(std::string_view name, const std::string& value) {
   const std::optional<unsigned> optimizer = take_number(name);
   if (!optimizer) return;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file facts.h
-/// What is known of a program's modules and optimizers at a step: facts of the trace so far.
+/// The facts about a program's modules and optimizers that the trace has up to a step.
 ///
 /// Threads:  plain values.
 /// Source:   names of facts in format/FORMAT.md 6.6.
@@ -19,8 +19,9 @@
 
 namespace convtrace::check {
 
-/// Takes what a text has in front of `until` off it, and that.
-/// @return what was in front; nullopt, and the text as it was, where there is none.
+/// Removes the part of a text up to and with `until`.
+/// @return the part before `until`; nullopt, and the text unchanged, if it does not contain
+/// `until`.
 std::optional<std::string_view> cut(std::string_view& text, std::string_view until);
 
 class Facts {
@@ -35,22 +36,22 @@ class Facts {
   [[nodiscard]] std::string_view of_module(format::StringId scope, std::string_view name) const;
   /// @return the class of a module without its Python module, "" if it is not known.
   [[nodiscard]] std::string_view class_of(format::StringId scope) const;
-  /// Whether a module has others below it that were called.
+  /// @return whether a module contains modules that were called.
   [[nodiscard]] bool contains_others(format::StringId scope) const;
-  /// Whether a module's weight is computed anew in each call, or belongs to what computes it.
+  /// @return whether a module's weight is parametrized, or the module belongs to a parametrization.
   [[nodiscard]] bool is_parametrized(format::StringId scope) const;
-  /// Whether the module is of a class of torch itself.
+  /// @return whether the module's class is one of torch.
   [[nodiscard]] bool is_torchs(format::StringId scope) const;
-  /// Whether a parameter did not ask for a gradient when its module was first called.
+  /// @return whether a parameter did not require a gradient when its module was first called.
   [[nodiscard]] bool frozen(const Parameter& parameter) const;
-  /// @return what the module has as an attribute, "0.3" of "p"; "" if it is not known.
+  /// @return the value of a module's attribute, "0.3" for "p"; "" if it is unknown.
   [[nodiscard]] std::string_view attribute(format::StringId scope, std::string_view key) const;
-  /// @return the share that a module drops in training: of a dropout, and of a layer of torch with
-  /// one inside (`dropout=0.1`). 0 if it is not known.
+  /// @return the share of elements that a module drops in training, for a dropout or a layer of
+  /// torch with one inside (`dropout=0.1`). 0 if it is unknown.
   [[nodiscard]] double drop_rate(format::StringId scope) const;
-  /// Whether a module is a dropout, of any rate.
+  /// @return whether a module is a dropout, of any rate.
   [[nodiscard]] bool drops(format::StringId scope) const;
-  /// Whether a module computes otherwise in training than in evaluation, as far as its class says.
+  /// @return whether a module computes differently in training and evaluation, by its class.
   [[nodiscard]] bool depends_on_mode(format::StringId scope) const;
 
   /// Views that generated code gives up unused: ("SCOPE.OP", "KERNEL VIEW OWNER").
@@ -66,27 +67,28 @@ class Facts {
   [[nodiscard]] static std::optional<Group> group_of(std::string_view fact, std::string_view key);
   /// @return the number that a setting is, nullopt for others.
   [[nodiscard]] static std::optional<double> number(std::string_view value);
-  /// Whether calls of an op of this module differ in nothing but recorded tensors: no generator
-  /// moves in one, and its other arguments stay the same within a step. nullopt: not known.
+  /// @return whether the results of an op in this module depend on recorded tensors alone: no
+  /// generator moves in a call, and the other arguments are the same within a step. nullopt:
+  /// unknown.
   [[nodiscard]] std::optional<bool> takes_tensors_alone(format::StringId scope,
                                                         format::StringId op) const;
-  /// Whether states of random generators are recorded.
+  /// @return whether states of random generators are recorded.
   [[nodiscard]] bool knows_generators() const;
-  /// The largest learning rate of all groups; nullopt where none is known.
+  /// @return the largest learning rate of all groups; nullopt if none is known.
   [[nodiscard]] std::optional<double> largest_rate() const;
-  /// Whether every optimizer is SGD, and there is one.
+  /// @return whether there is an optimizer, and all are SGD.
   [[nodiscard]] bool all_descend() const;
   [[nodiscard]] bool some_rate_is_zero() const;
-  /// Whether every optimizer is SGD without momentum and weight decay, and there is one: a
+  /// @return whether there is an optimizer, and all are SGD without momentum and weight decay: a
   /// parameter then moves by its gradient alone.
   [[nodiscard]] bool plain_descent() const;
 
  private:
-  /// The values of one setting, so that no question walks all optimizers that there have been.
+  /// The values of one setting, indexed so that a query need not walk all earlier optimizers.
   struct Values {
     Settings by_group;
     std::map<std::string, unsigned> counts;  ///< by value
-    std::multiset<double> numbers;           ///< of those that are one
+    std::multiset<double> numbers;           ///< the values that are numbers
   };
 
   void take_setting(std::string_view name, const std::string& value);

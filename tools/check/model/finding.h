@@ -1,6 +1,6 @@
 #pragma once
 /// @file finding.h
-/// What a check found wrong in a run, with the numbers that prove it.
+/// A fault that a check found in a run, with the numbers that prove it.
 ///
 /// Threads:    plain values.
 /// Ownership:  a finding owns its texts. Names out of a trace are not escaped here.
@@ -39,10 +39,10 @@ struct Finding {
   std::string op{}, slot{};
   std::string text{};                   ///< one sentence
   std::vector<std::string> evidence{};  ///< the numbers of the records, a line each
-  std::string cause{};                  ///< what usually causes it
-  std::string next{};                   ///< what to do next
+  std::string cause{};                  ///< the usual cause
+  std::string next{};                   ///< the proposed next step
   uint64_t times = 1;                   ///< how often it was found at this place
-  /// Of a gradient: whose backward made it, which is also the finding's place.
+  /// For a gradient: the call whose backward made it, which is also the finding's place.
   std::optional<diff::MadeBy> made_by{};
 };
 

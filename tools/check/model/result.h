@@ -1,6 +1,6 @@
 #pragma once
 /// @file result.h
-/// What `convtrace check` found in a run, ready to be written in any form.
+/// The result of `convtrace check` for a run, independent of the output format.
 
 #include <cstdint>
 #include <string>
@@ -19,11 +19,11 @@ struct Looked {
 
 struct CheckResult {
   std::vector<std::string> paths;
-  std::vector<Story> stories;     ///< of the traces that train, by rank
+  std::vector<Story> stories;     ///< one for each trace that trains, by rank
   std::vector<Finding> findings;  ///< worst first
-  std::vector<Looked> looked;     ///< of the checks that ran, in the order of the catalogue
+  std::vector<Looked> looked;     ///< one for each check that ran, in the order of the catalogue
   uint64_t ranks = 0, values = 0, steps = 0, steps_trained = 0;  ///< steps of the rank with most
-  std::vector<std::string> notes;                                ///< what was not judged, and why
+  std::vector<std::string> notes;                                ///< parts not judged, and why
   std::vector<std::string> incomplete;                           ///< lines about traces, escaped
 
   [[nodiscard]] uint64_t count(Severity severity) const {

@@ -54,7 +54,7 @@ Overflow squared_overflow(const Value& gradient, const Facts& facts) {
         least_share = std::min(least_share, 1 - *kept);
   }
   if (least_share * largest * largest > limit) return Overflow::kCertain;
-  // Of 16 bits the average is computed in 32, and a weight that is still may be rounding.
+  // For 16-bit gradients the average may be computed in 32 bits, and a weight may stay by rounding.
   return limit >= kLimitOfF32 ? Overflow::kPossible : Overflow::kNone;
 }
 

@@ -48,12 +48,12 @@ struct Value {
   uint64_t poisoned = 0;  ///< elements that hold the pattern of CONVTRACE_POISON
 
   [[nodiscard]] bool measured() const { return capture != format::Capture::kHash; }
-  /// Whether every element is 0; false where only a hash is known.
+  /// @return whether every element is 0; false if only a hash is known.
   [[nodiscard]] bool zero() const {
     return measured() && stats.pos_zero + stats.neg_zero == stats.count;
   }
   [[nodiscard]] bool finite() const { return measured() && stats.finite == stats.count; }
-  /// Whether all elements are one number. Meant for floats.
+  /// @return whether all elements are one number. Meant for floats.
   [[nodiscard]] bool constant() const {
     return measured() && stats.min.as_f64() == stats.max.as_f64();
   }
@@ -67,7 +67,7 @@ struct Parameter {
   auto operator<=>(const Parameter&) const = default;
 };
 
-/// What a step holds of a parameter; null: not recorded.
+/// The records of a parameter in a step; null: not recorded.
 struct ParameterStep {
   const Value* gradient = nullptr;   ///< as the optimizer took it first
   const Value* unclipped = nullptr;  ///< as the backward pass left it, if it was clipped
@@ -82,7 +82,7 @@ struct ParameterStep {
 /// A call of a module, or of an op inside it.
 struct CallKey {
   format::StringId scope, op;
-  format::Phase phase = format::Phase::kForward;  ///< of inputs of a root kForward, not kData
+  format::Phase phase = format::Phase::kForward;  ///< kForward, not kData, for inputs of a root
   uint32_t call = 0;
   auto operator<=>(const CallKey&) const = default;
 };
@@ -98,17 +98,17 @@ struct FactSeen {
 struct StepValues {
   uint32_t number = 0;
   std::vector<Value> values;
-  std::vector<uint64_t> ranges;    ///< of parameters and their gradients
-  std::vector<std::byte> samples;  ///< of these, and of what modules take, give and get back
-  std::vector<uint64_t> extents;   ///< of the same
-  std::vector<FactSeen> facts;     ///< that this step begins with or brings
+  std::vector<uint64_t> ranges;    ///< hashes of byte ranges of parameters and their gradients
+  std::vector<std::byte> samples;  ///< samples of these, and of modules' values and gradients
+  std::vector<uint64_t> extents;   ///< extents of the same values
+  std::vector<FactSeen> facts;     ///< new at the begin of this step or within it
 
   // Made by index().
   std::map<Parameter, ParameterStep> parameters;
   std::map<CallKey, CallStep> calls;
   std::map<format::StringId, std::vector<const Value*>> grad_outputs;  ///< by module
-  std::vector<const Value*> data;    ///< what root modules took in training
-  std::vector<const Value*> losses;  ///< of each backward pass
+  std::vector<const Value*> data;    ///< inputs of root modules in training
+  std::vector<const Value*> losses;  ///< the losses of all backward passes
   bool trains = false;               ///< it has an update or a gradient
 
   void index();

@@ -44,16 +44,16 @@ struct StoryEvent {
     kShortGroup,  ///< fewer backward passes than in other steps
   };
   Kind kind = Kind::kSpike;
-  Series series = Series::kLoss;  ///< of a rise
+  Series series = Series::kLoss;  ///< the series of a rise
   uint32_t step = 0;
   std::optional<uint32_t> until{};  ///< back in this step; not finite in it; the last of an epoch
   double before = 0, value = 0;     ///< the largest near before it; the largest of the event
-  std::optional<std::string> scope{};  ///< of the module whose value shows it first; "" the root
+  std::optional<std::string> scope{};  ///< the first module whose value shows it; "": the root
   std::string slot{};
   uint64_t count = 0;  ///< how many of the kind; steps of an epoch; backward passes of a group
   std::string text{};  ///< one sentence
 
-  /// Whether it is one of the first four kinds, a rise of a series.
+  /// @return whether it is one of the first four kinds, a rise of a series.
   [[nodiscard]] bool is_rise() const { return kind < Kind::kEpochs; }
 };
 [[nodiscard]] constexpr std::string_view to_string(StoryEvent::Kind kind) {

@@ -21,7 +21,7 @@ void write_junit(const CheckResult& result, std::ostream& out);
 
 /// @return "2 errors and 1 warning in 40 steps of 1 rank".
 [[nodiscard]] std::string headline(const CheckResult& result);
-/// @return "step 7, backward, h.0.mlp, grad:weight", escaped; "" where nothing is known.
+/// @return "step 7, backward, h.0.mlp, grad:weight", escaped; "" if the place is unknown.
 [[nodiscard]] std::string place_of(const Finding& finding);
 
 }  // namespace convtrace::check

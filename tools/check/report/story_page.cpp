@@ -62,7 +62,7 @@ class Curve {
   }
   [[nodiscard]] std::string line() const {
     std::string text;
-    // Of many points the largest and the smallest of each piece are drawn.
+    // If there are many points, only the largest and the smallest of each piece are drawn.
     const size_t piece = std::max<size_t>(1, points_.size() * 2 / kMostPoints);
     for (size_t i = 0; i < points_.size(); i += piece) {
       const auto begin = points_.begin() + static_cast<ptrdiff_t>(i);

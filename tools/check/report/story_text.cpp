@@ -101,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> story_lines(const CheckResult& 
   for (const StoryEvent& event : story->events) {
     const bool rise = event.is_rise();
     if (rise && told[static_cast<size_t>(event.series)]++ != 0) continue;
-    // What is not finite makes all that follows so.
+    // A value that is not finite makes all later ones so.
     const bool bad = event.kind == StoryEvent::Kind::kNotFinite;
     if (bad && std::exchange(not_finite, true)) continue;
     const auto more = std::ranges::count_if(story->events, [&](const StoryEvent& other) {

@@ -52,7 +52,7 @@ class TextReport {
   }
 
  private:
-  /// What is worst may be a consequence of what was first.
+  /// Adds the earliest finding, since the worst one may be its consequence.
   void earliest() {
     const Finding* first = nullptr;
     for (const Finding& one : result_.findings) {

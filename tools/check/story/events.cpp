@@ -115,7 +115,7 @@ class Events {
     return event.scope ? "; most of it in " + event.slot + " of " + module_text(*event.scope) : "";
   }
 
-  /// What the update before did to the weights.
+  /// @return the size of the previous update relative to the weights, in words.
   std::string update_text(const StoryEvent& event, size_t at) const {
     if (event.series != Series::kLoss || event.kind != EventKind::kBlowUp || at == 0) return "";
     const std::optional<double>& update = steps_[at - 1].of(Series::kUpdate);

@@ -41,7 +41,8 @@ class Curve {
     if (!in_logs_) return largest > 0 ? largest * kFewSteps : HUGE_VAL;
     return std::max(largest * kTimesChange, kLeastClimbLog);
   }
-  /// Whether a number is clearly above another one: twice as large, or just larger below 0.
+  /// @return whether a number is clearly above another one: twice as large, or just larger if the
+  /// series has numbers below 0.
   [[nodiscard]] bool above(size_t i, size_t other) const {
     return at(i) - at(other) > (in_logs_ ? kLeastLog : 0.0);
   }
@@ -75,7 +76,7 @@ std::optional<Rise> last_climb(const Curve& curve, size_t whole) {
   Rise rise{.kind = Rise::Kind::kBlowUp, .at = begin + 1, .most = curve.number(size - 1)};
   const size_t top = curve.top_before(begin + 1);
   rise.before = curve.number(top);
-  // What only comes back to where it was is no part of it.
+  // The return to the level before is not part of the rise.
   while (rise.at + 1 < size && !curve.above(rise.at, top)) ++rise.at;
   rise.first = curve.number(rise.at);
   if (ends_bad) rise.end = size;

@@ -21,7 +21,7 @@ struct Rise {
   enum class Kind : uint8_t { kSpike, kJump, kBlowUp, kNotFinite };
   Kind kind = Kind::kSpike;
   size_t at = 0;                ///< index of the first number above
-  std::optional<size_t> end{};  ///< of the first that is back, or not finite
+  std::optional<size_t> end{};  ///< index of the first number that is back, or not finite
   double first = 0;             ///< the number there
   double before = 0;            ///< the largest of the three before it
   double most = 0;              ///< the largest finite number of the rise

@@ -18,13 +18,13 @@
 
 namespace convtrace::check {
 
-/// What a step has beside its numbers; names are ids of the trace's definitions.
+/// The data of a step beside its numbers; names are ids of the trace's definitions.
 struct StepMarks {
   struct Where {
     format::StringId scope, slot;
     bool known = false;
   };
-  uint64_t updated = 0;          ///< over the parameters that it updates: steps of one kind
+  uint64_t updated = 0;          ///< hash of the set of updated parameters
   uint64_t data = 0;             ///< its batch; 0: none, or constant
   double rate = 0;               ///< the largest learning rate; 0: not known
   uint32_t divisor = 0;          ///< by which each mean was divided to the loss; 0: not known
@@ -45,7 +45,7 @@ class StoryTeller {
     float largest_change = 0;
     uint32_t seen = 0;
 
-    /// Takes the size of a step. @return whether it leaves what it was.
+    /// Takes the size in a step. @return whether it leaves the range of the past.
     bool rises(float size);
   };
   using Key = std::tuple<format::StringId, format::StringId, uint32_t>;
@@ -60,7 +60,7 @@ class StoryTeller {
   std::vector<StepMarks> marks_;
 };
 
-/// @return what is worth telling of a run, by step. @param marks  of the same steps
+/// @return the notable events of a run, by step. @param marks  of the same steps
 [[nodiscard]] std::vector<StoryEvent> events_of(const std::vector<StoryStep>& steps,
                                                 const std::vector<StepMarks>& marks,
                                                 const format::Definitions& names);

@@ -76,7 +76,7 @@ class AddedTwice : public Check {
 
  private:
   struct Leaf {
-    const Value *before = nullptr, *after = nullptr;  ///< of the call under way
+    const Value *before = nullptr, *after = nullptr;  ///< the records of the current call
     unsigned equal = 0;
     bool other = false;  ///< some call has added something else
   };

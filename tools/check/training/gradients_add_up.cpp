@@ -36,11 +36,11 @@ class GradientsAddUp : public Check {
  private:
   struct Sums {
     double all = 0,
-           size = 0;  ///< of the gradients of outputs of all steps so far; their magnitudes
+           size = 0;  ///< sums over all output gradients so far, and over their magnitudes
     uint32_t last = 0;
     unsigned steps = 0;  ///< seen so far without a gap
     unsigned added = 0;  ///< steps whose gradient is the sum of all since it was cleared
-    uint32_t first = 0;  ///< of these
+    uint32_t first = 0;  ///< the first of these
   };
 
   void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter,

@@ -51,7 +51,7 @@ class InputScale : public Check {
   struct Sizes {
     double least = HUGE_VAL, most = 0;
     unsigned steps = 0, others = 0;
-    uint32_t first = 0;  ///< of the steps of another size
+    uint32_t first = 0;  ///< the first step with another size
     bool told = false;
   };
 

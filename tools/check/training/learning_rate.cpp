@@ -69,10 +69,10 @@ class LearningRate : public Check {
     double largest = 0, last = 0;
     uint64_t near = 0;  ///< steps with a rate near the largest
     bool told = false, fell = false;
-    uint64_t counted = 0;  ///< of trained_, as in Zero
+    uint64_t counted = 0;  ///< trained_ at the last count, as in Zero
   };
   struct Zero {
-    unsigned rates = 0, above = 0;  ///< of groups, as they are now
+    unsigned rates = 0, above = 0;  ///< counts of groups, and of those with a rate above 0
     uint32_t first = 0, first_of_last = 0;
     uint64_t steps = 0, last = 0;  ///< all; those at the end with rate 0
     bool positive = false;

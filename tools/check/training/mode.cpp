@@ -76,8 +76,8 @@ class Mode : public Check {
     return finding;
   }
 
-  /// Whether a module is evaluated in training mode together with all that contain it. Otherwise
-  /// somebody put it into training mode alone: a dropout that is sampled.
+  /// @return whether a module is evaluated in training mode together with all modules around it. If
+  /// not, the program put it alone into training mode, as for a sampled dropout.
   [[nodiscard]] bool with_all_above(const Surroundings& around, format::StringId scope) const {
     const auto texts = [&around](const std::set<format::StringId>& scopes) {
       std::set<std::string_view> all;
@@ -161,7 +161,7 @@ class Mode : public Check {
 
   std::set<format::StringId> trained_, evaluated_training_, roots_;
   std::map<format::StringId, Away> in_eval_;
-  std::array<bool, 2> told_{};  ///< of an evaluation; of one alone
+  std::array<bool, 2> told_{};  ///< a whole model in evaluation; a dropout alone
 };
 
 }  // namespace

@@ -77,7 +77,8 @@ class NeverInTraining : public Check {
     return called;
   }
 
-  /// Whether a step has several calls of a module in training: of which a fact is, is not known.
+  /// @return whether a step calls a module several times in training: then a fact's call is
+  /// unknown.
   static bool is_called_again(const StepValues& step, StringId scope) {
     unsigned calls = 0;
     bool evaluated = false;

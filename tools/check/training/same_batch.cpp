@@ -2,7 +2,7 @@
 /// same-batch: three training steps running took the same data, bit for bit.
 ///
 /// Why it is a fault: a loader that is made anew in each step gives its first batch for ever. A
-/// program that trains on one batch on purpose is told, too.
+/// program that trains on one batch on purpose is reported, too.
 /// Judged: what root modules take, except for what other modules gave.
 /// Silent: data that are one number, a single element or whole numbers in a row (positions); steps
 /// without values in between.

@@ -4,11 +4,12 @@
 ///
 /// Why it is a fault: no such value of a training that works is one. Where negative infinities are
 /// masks they are not counted (not_finite.h).
-/// Lower levels: what goes no further (rows that are masked out and replaced behind) is a hint, a
-/// positive infinity without a NaN that reaches only an output a warning: it may mask a minimum. NaN
-/// in the data that stay there stand for missing values (hint), else they are the origin (warning);
-/// infinite gradients under a GradScaler are how it finds its scale (hint).
-/// Place: a gradient of an output was made by the backward of what took the output, which is named
+/// Lower levels: a value that reaches nothing else (rows that are masked out and replaced later) is
+/// a hint. A positive infinity without a NaN that reaches only an output is a warning: it may mask
+/// a minimum. NaN in the data are a hint if they stay there, since they stand for missing values,
+/// and otherwise the origin (a warning). Infinite gradients under a GradScaler are a hint: it finds
+/// its scale by them.
+/// Place: a gradient of an output was made by the backward of the output's consumer, which is named
 /// first (made_by.h).
 
 #include <algorithm>
@@ -160,7 +161,7 @@ class Births : public Check {
     return tools::holds_freed_memory(value.dtype, step.samples_of(value));
   }
 
-  /// Of what a custom op makes of finite numbers, memory that was not written is a usual source.
+  /// If a custom op makes such values from finite numbers, unwritten memory is a usual source.
   static std::string next_of(const Surroundings& around, const Value& value, bool freed) {
     const std::string next = "convtrace show --nan TRACE";
     if (freed) return next + " tells who freed it";

@@ -14,10 +14,10 @@
 
 namespace convtrace::check {
 
-/// One run of a fused kernel: what it took, then what it wrote.
+/// One run of a fused kernel.
 struct KernelCall {
   std::vector<const Value*> inputs{}, outputs{};
-  uint32_t occurrence = 0;  ///< of those with the same CallKey in the step
+  uint32_t occurrence = 0;  ///< number among the step's calls with the same CallKey
   CallKey key;
 };
 
@@ -25,13 +25,13 @@ struct KernelCall {
 [[nodiscard]] std::vector<KernelCall> kernel_calls(const StepValues& step,
                                                    const format::Definitions& names);
 
-/// @return of each output's slot without its role ("out_ptr0") the names of the inputs that it is
-/// made of, as the kernel's source says; empty where that is not known.
+/// @return for each output's slot without its role ("out_ptr0"), the names of its sources among the
+/// inputs, by the kernel's source code; empty if they are unknown.
 [[nodiscard]] std::map<std::string, std::vector<std::string>, std::less<>> made_of(
     const Facts& facts, const format::Definitions& names, const KernelCall& call);
 
-/// Whether equal bits of such a value mean that nobody wrote it: floats of 32 bits and more, whose
-/// rounding does not hide a small change, of 16 elements or more, not one number, all finite.
+/// @return whether equal bits prove that such a value was not written: floats of 32 bits and more,
+/// whose rounding does not hide a small change, 16 or more elements, not one number, all finite.
 [[nodiscard]] bool tells_writes(const Value& value);
 
 /// @return "cpp_fused_gelu_2 of module h.0.mlp, region 0/0 forward"; not escaped.

@@ -3,7 +3,7 @@
 ///
 /// Why it is a fault: a recomputation that draws other random numbers (preserve_rng_state=False)
 /// gives gradients of a network that never gave an output. Where PyTorch ends a recomputation early
-/// the second mask is not recorded, but it shows in the gradient behind it.
+/// the second mask is not recorded, but it shows in the gradient after it.
 /// How it shows: elements that the mask drops are 0 in the dropout's output and in the gradient of
 /// its input. So the gradient has as many zeros as the output, or more where it is 0 by itself, and
 /// never fewer.

@@ -64,16 +64,15 @@ class DroppedWrite : public Check {
     });
     return read == call.inputs.end() ? nullptr : *read;
   }
-  /// Whether an operand is one that the kernel reads under one name and writes under another: an
-  /// argument of the region that it changes.
+  /// @return whether an operand is an argument of the region that the kernel changes: it reads it
+  /// under one name and writes it under another.
   static bool moves(const KernelCall& call, const Value& output) {
     const Value* read = read_of(call, output);
     return read != nullptr && read->name != output.name && read->stats.hash != output.stats.hash &&
            output.dtype == format::DType::kF32;
   }
 
-  /// @return the last record before it of the memory that an output lies in, of what another call
-  /// has written there.
+  /// @return the last earlier record of an output's memory that another call wrote.
   const Value* last_before(const StepValues& step, const Value& output) {
     if (held_.empty()) {
       for (const Value& value : step.values)
@@ -87,8 +86,7 @@ class DroppedWrite : public Check {
     return last;
   }
 
-  /// Running statistics: what a batch norm's kernel reads and writes, and what is older than the
-  /// step.
+  /// Judges the running statistics of a batch norm's kernel, over several steps.
   void average(const StepValues& step, const Surroundings& around, const KernelCall& call,
                const Value& output, const Value& read) {
     const std::string_view op = around.names.text(call.key.op);

@@ -46,7 +46,8 @@ void add_inputs(const StepValues& step, const MeasuredValues& measured, format::
   }
 }
 
-/// Whether a value has no element of an earlier one, and elements of unlike sizes.
+/// @return whether a value shares no element with an earlier one, and its elements have unlike
+/// magnitudes.
 bool is_another(const Source& now, std::span<const Source> before) {
   const DType dtype = now.value.dtype;
   const size_t size = format::element_bytes(dtype);

@@ -23,7 +23,7 @@ namespace convtrace::check {
 namespace {
 
 constexpr size_t kParametersTold = 3;
-/// Of a decay, read out of sketches in 32 bits.
+/// Relative tolerance of a decay that is estimated from 32-bit sketches.
 constexpr double kDecayTolerance = 0.05;
 
 class InfiniteMoment : public Check {
@@ -44,7 +44,7 @@ class InfiniteMoment : public Check {
  private:
   struct Known {
     std::optional<Value> last{};  ///< the parameter
-    double largest = 0;           ///< of its other gradients, by magnitude
+    double largest = 0;           ///< largest magnitude in its other gradients
     std::optional<Value> gradient{};
     uint32_t since = format::kNoStep;
     Overflow overflow = Overflow::kNone;
@@ -86,7 +86,7 @@ class InfiniteMoment : public Check {
     known.last = after;
   }
 
-  /// Whether nothing but weight decay moved a parameter.
+  /// @return whether at most weight decay moved a parameter.
   static bool is_still(const Value& before, const Value& after, const Surroundings& around) {
     if (before.stats.hash == after.stats.hash) return true;
     double decay = 0;
@@ -99,7 +99,7 @@ class InfiniteMoment : public Check {
     return std::abs(shrunk - expected) < kDecayTolerance * expected && moved < 2 * expected;
   }
 
-  /// An infinite state whose gradient was not recorded is told by `nan`.
+  /// An infinite state whose gradient was not recorded is a finding of `nan`.
   void take_state(const StepValues& step, const Surroundings& around, const Value& value) {
     if (value.role != Role::kState || !value.measured() || value.stats.pos_inf == 0) return;
     const std::string_view name = around.names.text(value.name);

@@ -2,7 +2,7 @@
 /// not-repeatable: a module call with the inputs of another call gave other outputs.
 ///
 /// Why it is a fault: within a step weights do not change, so a function of the inputs gives equal
-/// bits. A race, memory that was not written, or a state that nobody meant does not.
+/// bits. A race, unwritten memory, or an unintended state does not.
 /// Judged: (1) a call in the recomputation of activation checkpointing against the forward pass:
 /// other outputs for equal inputs, or other inputs in the only call. Random numbers are no excuse
 /// there, since the recomputation must draw the same ones. (2) two calls of an evaluation in
@@ -95,13 +95,15 @@ class NotRepeatable : public Check {
            !around.facts.is_parametrized(key.scope);
   }
 
-  /// Whether weights may have moved between two calls: an optimizer's trial step, or a write by hand.
+  /// @return whether weights may have changed between two calls: by an optimizer's trial step, or a
+  /// write of the program.
   [[nodiscard]] bool are_parted(uint64_t a, uint64_t b) const {
     return std::ranges::upper_bound(parting_, a) != std::ranges::upper_bound(parting_, b);
   }
 
-  /// The earliest input of a recomputation that is another than in the forward pass. What a
-  /// recomputation computes last is not recorded where PyTorch ends it early; its input shows.
+  /// Finds the earliest input of a recomputation that differs from the forward pass. PyTorch may
+  /// end a recomputation before its last result is recorded; that result's input shows the
+  /// difference.
   void compare_inputs(const StepValues& step, const Surroundings& around) {
     const Value *first = nullptr, *before = nullptr;
     for (const auto& [key, again] : step.calls) {

@@ -39,7 +39,8 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
     if (!step.grad_outputs.contains(key.scope)) continue;
     for (const Value* input : call.inputs) passed.insert(input->stats.hash);
   }
-  // What was computed until here may lead to an output that a module takes without its gradient.
+  // Outputs computed up to here may lead to one that a later call takes and returns no gradient
+  // for.
   uint64_t cut_at = 0;
   std::map<format::StringId, uint64_t> first_output;
   for (const auto& [key, call] : step.calls) {
@@ -62,7 +63,8 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   note_shares(step);
 }
 
-/// How large a gradient is beside the largest of its step: one that explodes makes no other small.
+/// Notes the ratio of each gradient to the largest one of its step. The maximum over all steps is
+/// kept, so that one exploding gradient does not make the others small.
 void ParameterLedger::note_shares(const StepValues& step) {
   const auto size = [](const ParameterStep& now) {
     const Value* const gradient = now.of_backward();
@@ -77,7 +79,7 @@ void ParameterLedger::note_shares(const StepValues& step) {
   }
 }
 
-/// The parameters of a module.
+/// Calls `act` for the parameters of a module.
 void ParameterLedger::each_of(format::StringId scope, const std::function<void(Known&)>& act) {
   for (auto entry = parameters.lower_bound({scope, {}});
        entry != parameters.end() && entry->first.scope == scope; ++entry)
@@ -119,7 +121,7 @@ void ParameterLedger::follow(Known& known, const ParameterStep& now, uint32_t st
   if (now.gradient != nullptr && squared_overflow(*now.gradient, facts) != Overflow::kNone)
     known.overflowed = true;
   const bool pushed = gradient != nullptr && gradient->finite() && !gradient->zero();
-  // Of a hash alone it is not known whether it is zero: it counts as a gradient.
+  // A gradient that is known only by its hash counts as nonzero.
   if (gradient != nullptr && !gradient->zero()) {
     ++known.gradients;
     known.gradient = *gradient;

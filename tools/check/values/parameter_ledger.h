@@ -1,6 +1,6 @@
 #pragma once
 /// @file parameter_ledger.h
-/// What a run did with each parameter: its gradients, updates and motions, and the calls of its
+/// The history of each parameter in a run: its gradients, updates and changes, and the calls of its
 /// module.
 ///
 /// Place:    gradient_flow.cpp judges it when the run has ended.
@@ -32,14 +32,14 @@ class ParameterLedger {
     bool consumed = false;  ///< a module that a gradient passes takes its module's output
     uint32_t steps_called = 0, steps_passed = 0;
     uint32_t last_update = 0;  ///< a step
-    uint32_t updates = 0;      ///< records behind an optimizer's step
+    uint32_t updates = 0;      ///< records after an optimizer's step
     uint32_t motions = 0;      ///< updates that changed it
     uint32_t gradients = 0;    ///< that were not zero
     uint32_t zeros = 0;        ///< gradients that were
     uint32_t pushes = 0;       ///< updates that should have changed it
     double rate = 0;
-    double largest = 0;       ///< of its gradients
-    double share = 0;         ///< of its gradient in the largest of a step, at most
+    double largest = 0;       ///< largest magnitude in its gradients
+    double share = 0;         ///< largest ratio of its gradient to the step's largest
     bool overflowed = false;  ///< its second moment may be infinite (infinite_moment.cpp)
   };
   using Entry = std::pair<const Parameter, Known>;
@@ -70,7 +70,7 @@ class ParameterLedger {
   void note_shares(const StepValues& step);
 
   std::set<format::StringId> roots_;
-  std::map<format::StringId, std::string> classes_;  ///< of modules by their names
+  std::map<format::StringId, std::string> classes_;  ///< classes by module
 };
 
 }  // namespace convtrace::check

@@ -1,32 +1,31 @@
 /// @file stale_gradient.cpp
-/// stale-gradient: a gradient has the bits of an earlier step, although what it is made of changed.
+/// stale-gradient: a gradient has the bits of an earlier step, although its sources changed.
 ///
-/// What is proven. A parameter's gradient is made of the gradients of its module's outputs and of
-/// the module's inputs, in the calls that the backward pass reached. Where all recorded elements of
-/// the former are others than in the earlier step, equal bits of the whole gradient mean that
-/// nobody wrote it. What a loss adds to it of the parameter alone (a penalty) is no explanation,
-/// since the parameter has moved since.
-/// A part of it is judged where the weight is that of a layer: a row (what makes one output) is
-/// made of the inputs and of one column of the outputs' gradients, of which a record says little.
-/// Where all recorded elements of the inputs are others, too, each row that has its bits is a fault
-/// if its output has a gradient (of the outputs' gradients fewer elements are 0 than half a column
-/// has), if it has elements that are not 0, and if its own weights moved. Rows are seen where whole
-/// ranges of bytes lie in them. In any tensor three samples of f32 or f64 that are not 0 are the
-/// same proof. So a write that a compiler dropped is found (pytorch#193061).
-/// In either case rounding does not hide the change: by the distance between the gradients of
-/// outputs the chance of equal bits is below 2^-32. How much rounding hides is read from the known
-/// elements and not from the type, since values that were rounded to f16 or bf16 are stored as f32,
-/// too (compressed all-reduces, layers that compute in 16 bits), and f16 is coarser where small.
-/// Silent: steps of which an output's gradient, or an element of it, comes again (the whole batch
-/// with L1, hinge or margin losses; a learning rate of 0), or whose elements are of few sizes;
-/// inputs of zeros; parameters that did not move or whose motion was not recorded; gradients that
-/// are zeros, one number or of few sizes, not finite, of fewer than four elements, of other types
-/// than f64, f32, f16 and bf16. Of parts also: inputs that did not change (the whole batch in the
-/// first layer), outputs of which many have no gradient (before a ReLU), modules with others below
-/// them, biases and weights of norms, transposed convolutions, less than a row, rows beside a
-/// largest element that came again (a limit).
-/// Not told apart: a loss that is linear in a parameter that its module does not use, or in a
-/// tensor of no module, which is judged by the outputs of the root.
+/// Proof: a parameter's gradient is made of the gradients of its module's outputs and of the
+/// module's inputs, in the calls that the backward pass reached. If all recorded elements of these
+/// output gradients differ from the earlier step, equal bits of the whole gradient mean that it was
+/// not written. A term that the loss adds from the parameter alone (a penalty) is no explanation,
+/// since the parameter has changed.
+/// Rows are judged if the weight is a layer's. A row makes one output; its gradient is made of the
+/// inputs and one column of the output gradients, of which a record has few elements. If all
+/// recorded elements of the inputs differ, too, a row that kept its bits is a fault, provided that
+/// its output has a gradient (the output gradients have fewer zeros than half a column has
+/// elements), that it has nonzero elements, and that its own weights changed. Rows are compared by
+/// the hashed byte ranges that lie within them. In any tensor three nonzero samples of f32 or f64
+/// are the same proof. This finds a write that a compiler dropped (pytorch#193061). In either case
+/// rounding does not hide the change: given the distance between the output gradients, the chance
+/// of equal bits is below 2^-32. The resolution is read from the known elements and not from the
+/// type, since values that were rounded to f16 or bf16 may be stored as f32 (compressed
+/// all-reduces, layers that compute in 16 bits), and f16 is coarser for small values.
+/// Silent: steps in which an output gradient, or an element of it, repeats (the whole batch with
+/// L1, hinge or margin losses; a learning rate of 0), or has few magnitudes; inputs of zeros;
+/// parameters that did not change or whose change was not recorded; gradients that are zeros, one
+/// number or of few magnitudes, not finite, of fewer than four elements, of other types than f64,
+/// f32, f16 and bf16. For rows also: inputs that did not change (the whole batch in the first
+/// layer), outputs of which many have no gradient (before a ReLU), modules that contain others,
+/// biases and weights of norms, transposed convolutions, parts of rows, rows beside a largest
+/// element that repeats (a clamp). Not told apart: a loss that is linear in a parameter that its
+/// module does not use, or in a tensor of no module, which is judged by the outputs of the root.
 
 #include <algorithm>
 #include <bit>
@@ -49,7 +48,7 @@ constexpr size_t kLeastSamples = 3;
 /// so that elements may depend on each other.
 constexpr double kProofBits = 32, kProofBitsOfMany = 1024;
 constexpr double kFewBits = 3;
-/// The same of the choices of three samples among eight.
+/// The same for the choices of three samples among eight.
 constexpr double kChoiceBits = 6;
 
 /// A value whose parts are compared with those of another step.
@@ -172,7 +171,7 @@ class StaleGradient : public Check {
     }
   }
 
-  /// Whether rounding does not explain that so many elements are as they were.
+  /// @return whether so many unchanged elements cannot be explained by rounding.
   static bool is_proven(const Pair& pair, double elements, double choices = 0) {
     double terms = 0, unit = roundoff(pair.gradient, pair.now.samples);
     for (const Source& output : pair.made_of.gradients) {
@@ -186,7 +185,7 @@ class StaleGradient : public Check {
     return elements * bits - choices >= (bits >= kFewBits ? kProofBits : kProofBitsOfMany);
   }
 
-  /// Whether the weight is that of a layer, and each of its rows has to be another.
+  /// @return whether the weight is a layer's, and each row of its gradient must change.
   static bool rows_are_made_anew(const Pair& pair, const GradientSources& then) {
     const auto& extents = pair.extents;
     const Surroundings& around = pair.around;
@@ -259,7 +258,7 @@ class StaleGradient : public Check {
     return " in " + std::to_string(equal.size()) + " of " + std::to_string(count) + " samples";
   }
 
-  /// Of which inputs of the layer an element that is not 0 is known.
+  /// @return the layer's input channels with a known nonzero element.
   static std::set<uint64_t> changed_inputs(const Pair& pair) {
     std::set<uint64_t> known;
     for (const Source& input : pair.made_of.inputs) {

@@ -3,7 +3,8 @@
 /// they are made of is other.
 ///
 /// Why it is a fault: the kernel's source says of which operands an output is made. Where each of
-/// them has other bits than in the step before, equal bits of the output mean that nobody wrote it.
+/// them has other bits than in the step before, equal bits of the output prove that it was not
+/// written.
 /// Silent: outputs that are made of an operand that did not change (weights that are frozen, a
 /// rate of 0), or of none (tables of positions); outputs that are copies of an operand, which is
 /// stale itself; all that tells_writes() leaves out; outputs of few distinct values (masks, signs);
