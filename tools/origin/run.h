@@ -16,7 +16,7 @@ namespace convtrace::origin {
 
 struct Limits {
   unsigned threads = 0;  ///< 0: as many as the machine has
-  /// Of all ranks in a window of steps. About 170 bytes of each are in memory at once.
+  /// Most events of all ranks in a window of steps. Each needs about 170 bytes of memory.
   uint64_t most_events = 6'000'000;
 };
 

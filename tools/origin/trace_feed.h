@@ -29,7 +29,7 @@ class TraceFeed : public Feed {
   unsigned threads_;
   uint64_t most_events_;
   std::vector<RankReader> readers_;  ///< by rank, ascending
-  std::vector<uint32_t> ends_;       ///< of windows
+  std::vector<uint32_t> ends_;       ///< last steps of windows
   size_t window_ = 0;
 };
 

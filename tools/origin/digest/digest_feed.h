@@ -30,7 +30,7 @@ class DigestFeed : public Feed {
                           std::string& error) override;
 
  private:
-  /// What came of a trace in a window.
+  /// The rows of one trace in a window.
   struct Arrived {
     std::vector<CallRow> calls;
     std::vector<ValueRow> values;
@@ -54,7 +54,7 @@ class DigestFeed : public Feed {
   format::Definitions& names_;
   std::vector<TraceRow> traces_;
   std::vector<size_t> queue_of_;  ///< by trace; SIZE_MAX: not judged
-  Block first_;                   ///< of the window that comes next
+  Block first_;                   ///< the first block of the next window
   bool started_ = false;
 };
 

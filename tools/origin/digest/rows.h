@@ -27,12 +27,13 @@ struct Body {
   T& of;
 };
 
-/// What all other rows have. `at_step` ascends with the rank's program, so rows can be cut by it.
+/// The fields that all other rows share. `at_step` ascends with the rank's program, so rows can be
+/// cut by it.
 struct Placed {
   uint32_t at_step = 0;
   uint32_t trace = 0;
   uint64_t place =
-      0;  ///< of a call and of its values: the call's number in the trace; else a row's
+      0;  ///< for a call and its values, the call's number in the trace; else the row's
 };
 
 struct CallRow : Placed {

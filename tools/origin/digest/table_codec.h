@@ -101,7 +101,7 @@ template <typename Row>
   return {{"name", Row::kName}, {"row", of_row.take()}, {"member", of_member.take()}};
 }
 
-/// What a digest of this program begins with.
+/// @return the first object of a digest that this program writes.
 [[nodiscard]] tools::Json digest_json();
 
 }  // namespace convtrace::origin

@@ -2,7 +2,7 @@
 /// @file table_in.h
 /// Blocks of a digest (table_codec.h) back to rows of rows.h.
 ///
-/// Errors:    a file is not trusted: what is not as it should be is refused, and nothing is read behind its end.
+/// Errors:    a file is not trusted: invalid content is refused, and nothing is read past its end.
 /// Threads:   one.
 
 #include <algorithm>

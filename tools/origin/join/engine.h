@@ -2,13 +2,13 @@
 /// @file engine.h
 /// Brings the calls of all ranks together, in an order that respects the program order of each.
 ///
-/// The calls of a rank wait in its queue. A collective is judged when it is the first of the queues
-/// of all its members; a send waits for nobody, a reception for its send. Of several that are ready
-/// the one of the smallest step is first, then that of the smallest rank.
+/// The calls of a rank wait in its queue. A collective is judged when it is the first in the queues
+/// of all its members; a send does not wait, a reception waits for its send. Among several that are
+/// ready, the one with the smallest step is first, then the one with the smallest rank.
 ///
-/// Where no member can go on, two ranks wait for each other, or for one that never comes: the first
-/// of what they wait for is judged with who is there. What waits for a trace that has ended is first,
-/// so that what comes behind it is still judged in its order.
+/// If no rank can go on, two ranks wait for each other, or for a call that never comes. Then one
+/// collective is judged with the members that are there. One that waits for a trace that has ended
+/// is first, so that later calls are still judged in their order.
 ///
 /// Threads:  one.
 /// Memory:   8 bytes a call beside the queues.
@@ -30,21 +30,21 @@ struct Waiting {
   std::vector<uint32_t> missing{};  ///< numbers of the queues of members that never come
   std::vector<uint32_t> absent{};   ///< those of them that wait for nothing else: they ended
   bool circle = false;              ///< all come, but each of several waits for another
-  /// Of a collective that nobody can leave: those of the missing who wait in another one for members
-  /// that are here, and what they wait in.
+  /// For a collective that no member can leave: the missing members that wait in another one for
+  /// members that are here, and their call there (`other`).
   std::vector<uint32_t> elsewhere{};
-  std::vector<uint32_t> held{};  ///< members that are here, and for which those wait
+  std::vector<uint32_t> held{};  ///< members that are here, and for which `elsewhere` waits
   const Call* other = nullptr;
 };
 
-/// What is done with what the engine brings together.
+/// The receiver of the engine's results, in the order of the job.
 class Court {
  public:
   virtual ~Court() = default;
   virtual void local(uint32_t queue, const LocalBad& bad) = 0;
   virtual void send(const Member& sender, const Meeting& meeting, uint64_t& carried) = 0;
   virtual void meet(const Meeting& meeting, uint64_t carried) = 0;
-  /// A rank has passed all that it did in a step.
+  /// Called when a rank has passed all its calls of a step.
   virtual void passed(uint32_t queue, uint32_t step) = 0;
   virtual void waits(const Waiting& waiting) = 0;
 };
@@ -53,12 +53,12 @@ class Engine {
  public:
   Engine(std::span<RankQueue* const> queues, Groups& groups, Court& court);
 
-  /// Takes what was read since. @param last  nothing more comes.
+  /// Takes the calls read since the last run(). @param last  no more calls follow.
   void run(bool last);
 
   [[nodiscard]] uint64_t joined() const { return joined_; }
   [[nodiscard]] uint64_t alone() const { return alone_; }        ///< calls without a partner
-  [[nodiscard]] uint64_t repeated() const { return repeated_; }  ///< calls of numbers that had been
+  [[nodiscard]] uint64_t repeated() const { return repeated_; }  ///< calls with a repeated number
   [[nodiscard]] uint64_t collectives() const { return collectives_; }
   [[nodiscard]] uint64_t transfers() const { return transfers_; }
 
@@ -79,7 +79,7 @@ class Engine {
     Key key;
     std::vector<Part> parts;
     uint32_t arrived = 0;
-    uint64_t carried = 0;  ///< of a send
+    uint64_t carried = 0;  ///< the origins' bits that a send carries
     bool open = false, queued = false, told = false;
   };
   struct Ready {
@@ -103,23 +103,23 @@ class Engine {
   void make_meeting(const Instance& instance, bool forced);
   void drop_done(uint32_t queue);
   void drain();
-  /// Judges the first of what ranks wait for. @return false: nobody waits.
+  /// Judges the first collective that ranks wait in. @return false if no rank waits.
   bool force(bool last);
-  /// Why nobody can go on from an instance, in the order in which that is put up with.
+  /// Why no rank can go on from an instance, in the order in which instances are forced.
   enum class Hold : uint8_t {
-    kLost,    ///< those who are missing have gone on: their records of the call are lost
-    kEnded,   ///< the traces of those who are missing have ended, or lack calls
+    kLost,    ///< the missing members have gone on: their records of the call are lost
+    kEnded,   ///< the missing members' traces have ended, or lack calls
     kCircle,  ///< all will come, or members that are known to come are elsewhere
     kMissing  ///< some never come
   };
   [[nodiscard]] Hold hold_of(const Instance& instance) const;
-  /// Whether all who wait in it are far behind what was read.
+  /// @return whether all ranks that wait in it are far behind the events that were read.
   [[nodiscard]] bool is_behind(const Instance& instance) const;
-  /// Marks the queues without which others could not have the results that they have.
+  /// Marks queues that lack calls, since other ranks have results that need these calls.
   void mark_cut(const Instance& instance);
   [[nodiscard]] bool has_left(const Part& part) const;
   [[nodiscard]] std::vector<uint32_t> missing_of(const Instance& instance) const;
-  /// Whether those who are missing have gone on: their records of the call are lost.
+  /// @return whether the missing members have gone on: their records of the call are lost.
   [[nodiscard]] bool all_others_passed(const Instance& instance) const;
   void tell_waiting(std::vector<Ready> waiting);
   [[nodiscard]] Waiting waiting_at(const Instance& instance);

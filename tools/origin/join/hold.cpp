@@ -1,5 +1,6 @@
 /// @file hold.cpp
-/// What the engine does where nobody can go on: what is put up with first, and who is told of it.
+/// The part of the engine for a state in which no rank can go on: it forces one collective, and
+/// reports the waiting ranks.
 
 #include <algorithm>
 #include <utility>
@@ -9,12 +10,12 @@
 namespace convtrace::origin {
 namespace {
 
-/// A queue that is further behind than this is not waiting for what will be read.
+/// A queue that is further behind than this does not wait for events that are still to be read.
 constexpr uint32_t kMostStepsBehind = 4;
 /// A trace is not trusted: its members may never come.
 constexpr size_t kMostCallsBehind = 1 << 17;
 
-/// Whether a member that leaves it proves that all others came.
+/// @return whether a member that leaves the operation proves that all others entered it.
 bool needs_all(Operation op) {
   return op == Operation::kBarrier || op == Operation::kAllReduce || op == Operation::kAllGather ||
          op == Operation::kReduceScatter || op == Operation::kAllToAll;
@@ -47,8 +48,8 @@ std::vector<uint32_t> Engine::missing_of(const Instance& instance) const {
   return missing;
 }
 
-/// Whether a rank has gone on behind a call. Barriers have no results, and of other calls the values
-/// may not be recorded: then what the rank did later says so.
+/// @return whether a rank has left a call. Barriers have no results, and the results of other calls
+/// may not be recorded: then the rank's later calls and steps show it.
 bool Engine::has_left(const Part& part) const {
   const RankQueue& queue = *queues_[part.queue];
   const Call& call = queue.at(part.call);
@@ -117,7 +118,7 @@ bool Engine::force(bool last) {
     const bool behind =
         holds[i] == Hold::kLost ||
         (holds[i] == Hold::kEnded && is_behind(instances_[waiting[i].instance])) ||
-        // It may only wait for one that waits for a trace that has ended.
+        // It may wait only for a rank that itself waits for a trace that has ended.
         (holds[i] == Hold::kCircle && !ended && is_behind(instances_[waiting[i].instance]));
     if (!last && !full && !behind) continue;
     if (least == SIZE_MAX ||
@@ -148,7 +149,7 @@ bool Engine::is_expected(const Instance& instance, uint32_t queue) const {
          queues_[queue]->rank == group.members[instance.key.source];
 }
 
-/// Of the missing those who wait for a member that is here: both cannot go on.
+/// Finds missing members that wait elsewhere for a member that is here: neither can go on.
 void Engine::find_elsewhere(const Instance& instance, Waiting& waiting) const {
   std::unordered_map<uint32_t, std::vector<uint32_t>> places;  // where the missing are
   for (const uint32_t queue : waiting.missing) {

@@ -1,12 +1,12 @@
 /// @file alike.cpp
-/// mismatch: members of a group that called something else at the same number.
+/// mismatch: members of a group made different calls with the same number.
 ///
-/// Why it is a fault: the n-th collective of a group is one for all its members, whatever they
-/// call. They hang, or write each other's memory.
-/// Judged: operation, reduction, root, type, and the number of elements where all members have the
-/// same. Once a member has left a call out, or made one too many, all later calls of the group are
-/// shifted, and no more is told of it.
-/// Cannot tell: a call left out among equal ones; `late` tells that at the end.
+/// Why it is a fault: the n-th calls of a group's members form one collective, whatever they are.
+/// The members hang, or write to each other's memory.
+/// Judged: operation, reduction, root, type, and the number of elements where it must be the same
+/// for all members. Once a member has omitted a call, or made one too many, all later calls of the
+/// group are shifted, and are not reported. Cannot tell: a call omitted among equal ones; `late`
+/// reports it at the end.
 
 #include <algorithm>
 #include <map>
@@ -89,7 +89,7 @@ bool follow(const std::vector<const Call*>& a, size_t skip_a, const std::vector<
 
 }  // namespace
 
-/// What a group calls in a step, in order.
+/// The calls of a group in a step, in order.
 struct Alike::OfGroup {
   uint32_t step = format::kNoStep, size = 0;
   std::vector<Placed> now{}, before{};
@@ -285,7 +285,7 @@ bool Alike::tell(const Meeting& meeting, const std::vector<size_t>& order) {
   const bool transfer = is_transfer(meeting.does);
   const auto here = calls_from(*job_.queues[other.queue], *other.call);
   const auto theirs = calls_from(*job_.queues[usual.queue], *usual.call);
-  // Calls that agree again behind this one are not shifted, however alike they are.
+  // If later calls agree again, they are not shifted, however alike they are.
   const bool shifted = !transfer && !follow(here, 1, theirs, 1);
   const OfGroup* const group = transfer ? nullptr : &groups_[meeting.group_number];
   const bool next_in_order = !transfer && place_ + 1 < group->before.size() &&

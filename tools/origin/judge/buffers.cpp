@@ -52,7 +52,7 @@ void Buffers::tell(uint32_t step, format::StringId scope, format::StringId name,
   Origin origin{.kind = Kind::kParted, .step = step, .phase = format::Phase::kForward};
   if (scope) origin.scope = job_.text(scope);
   origin.slot = "buffer:" + job_.text(name);
-  origin.order = UINT64_MAX / 2;  // behind all collectives of its step
+  origin.order = UINT64_MAX / 2;  // after all collectives of its step
   if (ranks.size() == 1)
     origin.rank = ranks.front();
   else

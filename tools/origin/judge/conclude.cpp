@@ -35,7 +35,7 @@ bool touches(const Origin& cause, const Origin& effect) {
   });
 }
 
-/// Whether `cause`, which is not later, explains `effect`.
+/// @return whether `cause` explains `effect`. @pre it is not later.
 bool explains(const Origin& cause, const Origin& effect) {
   switch (effect.kind) {
     case Kind::kParted:

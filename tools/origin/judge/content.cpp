@@ -17,7 +17,7 @@
 namespace convtrace::origin {
 namespace {
 
-/// What did not arrive as it was sent.
+/// A tensor that did not arrive as it was sent.
 struct Wrong {
   size_t source = 0, destination = 0;  ///< members
   const Value* sent = nullptr;         ///< null: several together
@@ -103,7 +103,7 @@ class Routes {
     }
   }
 
-  /// One tensor gets those of all members, one behind the other.
+  /// One tensor receives those of all members, one after the other.
   void concatenated(size_t to, size_t place) {
     const Value& received = *member(to).received[place];
     const Value& first = *member(0).sent[place];
@@ -147,7 +147,7 @@ void blame(const Meeting& meeting, const std::vector<Wrong>& wrong, Origin& orig
   }
   const auto rank = [&](size_t member) { return meeting.members[member].rank; };
   for (const size_t to : destinations) origin.ranks.push_back(rank(to));
-  // Of two members nobody can say which one is wrong.
+  // With two members it is unknown which one is wrong.
   const size_t receivers = meeting.does == Operation::kBroadcast ? meeting.members.size() - 1
                            : is_transfer(meeting.does)           ? 1
                                                                  : meeting.members.size();
@@ -182,8 +182,8 @@ std::string evidence_of(const Meeting& meeting, const Wrong& one) {
          tools::hex_text(one.received->hash);
 }
 
-/// Whether a message is another one of those that its source sends to its destination, and the two
-/// may have been told apart by tags that are not recorded.
+/// @return whether a received message equals another one that its source sends to its destination:
+/// unrecorded tags may have distinguished the two.
 bool is_another(const Job& job, const Meeting& meeting, const Wrong& wrong) {
   if (meeting.first().tag != 0) return false;
   const Member& from = meeting.members[wrong.source];

@@ -35,7 +35,7 @@ bool comparable(const Meeting& meeting, size_t place) {
   return true;
 }
 
-/// Whether results differ as sums in unlike orders do.
+/// @return whether results differ by no more than the order of a sum explains.
 bool by_rounding(const Meeting& meeting, const Job& job, size_t place) {
   std::vector<Image> sent;
   Image low{}, high{};
@@ -58,8 +58,9 @@ bool by_rounding(const Meeting& meeting, const Job& job, size_t place) {
   return norm_of(added(high, low, -1)) <= sum_tolerance(sent, high, first.dtype, first.count);
 }
 
-/// Of results without a majority: the members whose result is not the sum of what was sent, where
-/// that of others is. Empty: it does not tell.
+/// For results without a majority.
+/// @return the members whose result is not the sum of the inputs, if others' results are; empty if
+/// the sums decide nothing.
 std::vector<size_t> not_the_sum(const Meeting& meeting, const Job& job, size_t place) {
   const bool avg = meeting.reduces == Reduction::kAvg;
   if (!reduces(meeting.does) || (!avg && meeting.reduces != Reduction::kSum)) return {};

@@ -19,19 +19,20 @@ bool measured(std::span<const Value* const> values) {
   return std::ranges::any_of(values, [](const Value* value) { return value->measured; });
 }
 
-/// Whether flat buffers with padding go through it.
+/// @return whether the operation may move flat buffers with padding.
 bool may_have_padding(Operation op) {
   return op == Operation::kAllGather || op == Operation::kReduceScatter ||
          op == Operation::kAllToAll;
 }
 
-/// Whether a member's data reach, and whether it gets those of others.
+/// @return whether a member's data reach others.
 bool gives(const Meeting& meeting, const Member& member) {
   if (meeting.does == Operation::kBarrier) return false;
   const bool from_root =
       meeting.does == Operation::kBroadcast || meeting.does == Operation::kScatter;
   return from_root ? member.is_root() : member.call->does != Operation::kRecv;
 }
+/// @return whether a member gets others' data.
 bool takes(const Meeting& meeting, const Member& member) {
   if (meeting.does == Operation::kBarrier || member.call->does == Operation::kSend) return false;
   const bool to_root = meeting.does == Operation::kReduce || meeting.does == Operation::kGather;
@@ -60,7 +61,8 @@ void NotFinite::confirm(uint32_t queue, BadClass kind) {
   }
 }
 
-/// Whether a rank whose records are lost may have received in them what another has.
+/// @return whether a rank may have received another rank's bad values in a call whose records are
+/// lost.
 bool NotFinite::may_have_received(uint32_t queue) {
   const RankQueue& rank = *job_.queues[queue];
   if (!rank.lacks_calls() || (told_.not_finite() & ~told_.dormant()) == 0) return false;
@@ -211,7 +213,7 @@ void NotFinite::receive(const Meeting& meeting, const Member& receiver, uint64_t
 }
 
 void NotFinite::passed(uint32_t queue, bool finite) {
-  // Of a step that lacks records it is not known that all was finite.
+  // A step that lacks records may have had values that are not finite.
   if (finite && !job_.queues[queue]->lacks_calls()) told_.take_away(queue, bits_of(queue));
 }
 

@@ -7,7 +7,7 @@
 ///
 /// A value that may be meant is dormant: NaN in data may stand for what is missing, infinite
 /// gradients under a GradScaler make it lower its scale, flat buffers may have uninitialised
-/// padding. It is told when a value that cannot be meant follows from it.
+/// padding. It is reported when a value that cannot be intended follows from it.
 ///
 /// Threads:  one.
 
@@ -26,7 +26,7 @@ class NotFinite {
 
   void local(uint32_t queue, const LocalBad& bad);
   void send(const Member& sender, const Meeting& meeting, uint64_t& carried);
-  /// @param explained  bits of the origins that were told at this collective.
+  /// @param explained  bits of the origins that were reported at this collective.
   void meet(const Meeting& meeting, uint64_t carried, uint64_t explained);
   /// @param finite  whether the step had values, and all of them were.
   void passed(uint32_t queue, bool finite);
@@ -46,7 +46,7 @@ class NotFinite {
 
   const Job& job_;
   Told& told_;
-  std::map<uint64_t, BadClass> dormant_;  ///< what confirms a bit: anything of another class
+  std::map<uint64_t, BadClass> dormant_;  ///< class by bit: a value of another class confirms it
   std::set<uint64_t> padding_;            ///< bits of dormant origins that may be padding
   uint64_t foreign_ = 0;                  ///< receptions from ranks that are not known
   std::set<uint32_t> foreign_ranks_, lacking_;

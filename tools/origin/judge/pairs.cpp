@@ -7,18 +7,18 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr size_t kLeastMembers = 6;  ///< whose changes tell what all do
+constexpr size_t kLeastMembers = 6;  ///< whose median change is the common one
 
-/// What is known of a group up to a step.
+/// The statistics of a group up to a step.
 struct PairPast {
-  double mean = 0;  ///< of the logarithm of the ratio
+  double mean = 0;  ///< mean logarithm of the ratio
   uint32_t steps = 0;
   std::optional<PairFound> found{};
 };
 
 double ratio_of(const PairStep& step) { return step.own[0] - step.own[1]; }
 
-/// The change that members have made since their step before.
+/// @return the median change of the members' norms since the step before, by step.
 std::map<uint32_t, double> common_changes(const std::map<uint32_t, std::vector<PairStep>>& groups) {
   std::map<uint32_t, std::vector<double>> changes;
   for (const auto& [group, steps] : groups)
@@ -35,7 +35,7 @@ std::map<uint32_t, double> common_changes(const std::map<uint32_t, std::vector<P
   return common;
 }
 
-/// @return the member whose change explains that of the ratio; nullopt: both may.
+/// @return the member whose change explains the ratio's; nullopt if either may.
 std::optional<uint32_t> changed(const PairStep& before, const PairStep& now, double off,
                                 std::optional<double> common) {
   const double of_all = common.value_or(0);

@@ -1,10 +1,11 @@
 #pragma once
 /// @file pairs.h
-/// scale, of groups of two: which of two members sends another norm than before.
+/// scale, for groups of two: finds a pair whose ratio of norms changed, and the member that changed
+/// it.
 ///
-/// What is usual is how far the ratio of the two was from its own mean, over all groups of two and
-/// earlier steps. Of the two the one is named whose norm has changed against the change that all
-/// members of such groups have made since the step before.
+/// The usual deviation is that of the ratios from their own means, over all groups of two and
+/// earlier steps. The member is named whose norm changed more than the common change of all members
+/// of such groups since the step before.
 ///
 /// Place:    scale.cpp.
 /// Threads:  one.
@@ -17,17 +18,17 @@
 
 namespace convtrace::origin {
 
-// What stands out, in groups of two and in larger ones.
-inline constexpr double kSigmas = 6;     ///< beyond what is usual
-inline constexpr double kFinest = 0.02;  ///< of a logarithm
-inline constexpr double kLeast = 1.5;    ///< a factor
+// The thresholds of an unusual ratio, in groups of two and in larger ones.
+inline constexpr double kSigmas = 6;     ///< least deviation, in units of the usual one
+inline constexpr double kFinest = 0.02;  ///< smallest usual deviation of a logarithm
+inline constexpr double kLeast = 1.5;    ///< least factor
 
-/// What both members of a group sent in a step.
+/// The norms that both members of a group sent in a step.
 struct PairStep {
   uint32_t step = 0;
   double own[2] = {0, 0};  ///< means of the logarithms of their norms
-  double rms[2] = {0, 0};  ///< of the first call
-  double spread = 0;       ///< of the ratio over the calls of the step
+  double rms[2] = {0, 0};  ///< norms in the first call
+  double spread = 0;       ///< spread of the ratio over the step's calls
   uint32_t calls = 0;
   Origin place{};  ///< the first call
 };
@@ -37,7 +38,7 @@ struct PairFound {
   uint32_t group = 0, member = 0;
   size_t at = 0;  ///< in the group's steps
   double log_factor = 0, usual = 0;
-  size_t steps = 0;  ///< in which it is so
+  size_t steps = 0;  ///< number of steps with the new norm
 };
 
 class Pairs {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file reductions.h
-/// Whether replicas that have reduced their gradients stop doing so: all gradients were equal in
-/// earlier steps, none is now, and each rank calls fewer sums over ranks.
+/// Finds replicas that stop reducing their gradients: all gradients were equal in earlier steps,
+/// none is now, and each rank calls fewer sums over ranks.
 ///
 /// Place:    replicas.cpp.
 /// Threads:  one.
@@ -20,9 +20,9 @@ namespace convtrace::origin {
 class Reductions {
  public:
   void begin_step() { sums_.clear(); }
-  /// A rank calls a sum over ranks in this step.
+  /// Counts a rank's call of a sum over ranks in this step.
   void take_sum(uint32_t queue) { ++sums_[queue]; }
-  /// Call for each class of the step, when its gradients were compared.
+  /// Call it for each class of the step after the comparison of its gradients.
   void see(const Class& of, uint32_t step);
   [[nodiscard]] bool have_ended(const Class& of) const;
   /// Text, evidence and advice. @param ranks, unlike  in words

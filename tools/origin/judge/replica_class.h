@@ -1,6 +1,6 @@
 #pragma once
 /// @file replica_class.h
-/// What replicas.cpp keeps of parameters, and of ranks on which they were equal.
+/// The state that replicas.cpp keeps for parameters, and for ranks on which they were equal.
 ///
 /// Threads:  plain values.
 
@@ -14,7 +14,7 @@
 
 namespace convtrace::origin {
 
-/// What a rank last had as a parameter.
+/// A rank's last value of a parameter.
 struct Last {
   uint64_t hash = 0;
   bool known = false;
@@ -40,7 +40,7 @@ struct Key {
 /// A value that is not the same on all ranks of a class.
 struct Apart {
   uint32_t key = 0;
-  std::vector<uint32_t> minority{};  ///< queues; empty: nobody's value is that of most
+  std::vector<uint32_t> minority{};  ///< queues; empty: no value has a majority
   bool stale = false;                ///< the minority's is that of the step before
 };
 

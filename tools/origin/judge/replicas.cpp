@@ -213,7 +213,7 @@ struct Replicas::Impl {
     Origin origin{.kind = kind, .step = step, .phase = phase};
     if (key.scope) origin.scope = job.text(key.scope);
     origin.slot = slot + job.text(key.name);
-    origin.order = UINT64_MAX / 2;  // behind all collectives of its step
+    origin.order = UINT64_MAX / 2;  // after all collectives of its step
     return origin;
   }
 
@@ -291,7 +291,7 @@ struct Replicas::Impl {
     }
   }
 
-  /// @return keys of gradients that were told.
+  /// @return keys of gradients that were reported.
   std::set<uint32_t> tell_gradients(const Class& of) {
     std::set<uint32_t> keys_told;
     if (of.equal_gradients == 0) return keys_told;
@@ -434,7 +434,7 @@ struct Replicas::Impl {
   std::unordered_map<uint64_t, uint32_t> numbers;
   std::vector<Key> keys;
   std::vector<Entry> entries;
-  std::map<uint64_t, Class> classes;  ///< of the step
+  std::map<uint64_t, Class> classes;  ///< the classes of the step
   std::set<std::vector<uint32_t>> equal_before, never_equal;
   std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step

@@ -25,15 +25,15 @@
 namespace convtrace::origin {
 namespace {
 
-constexpr double kLeastFirst = 3;  ///< a factor from the first step on
-constexpr size_t kLeastCalls = 2;  ///< that show one factor, in the last step
+constexpr double kLeastFirst = 3;  ///< least factor if it exists from the first step on
+constexpr size_t kLeastCalls = 2;  ///< least calls with one factor, in the last step
 constexpr size_t kMostUnusual = 1 << 16;
 
-/// What a member sends in a step: logarithms of its norm by the median of the members.
+/// A member's norms in a step, as logarithms of their ratios to the members' median.
 struct Sent {
   double sum = 0, squares = 0;
   double own = 0;              ///< sum of the logarithms of its norms
-  double rms = 0, median = 0;  ///< of the first call
+  double rms = 0, median = 0;  ///< in the first call
 };
 
 /// A member's past.
@@ -48,13 +48,13 @@ struct OfGroup {
   std::vector<Sent> sent{};  ///< by member
   std::vector<Past> past{};
   std::vector<uint32_t> queues{};
-  double squares = 0;  ///< of distances of members from their means in earlier steps
+  double squares = 0;  ///< sum over the members' distances from their means in earlier steps
   double distances = 0;
   std::vector<uint32_t> judged{};  ///< steps
-  Origin place{};                  ///< of the first call of the step
+  Origin place{};                  ///< the first call of the step
 };
 
-/// A member and step with another norm than usual.
+/// A member and step with an unusual norm.
 struct Unusual {
   uint32_t step = 0;
   double log_factor = 0, usual = 0;
@@ -80,7 +80,7 @@ bool may_be_gradients(const Call& call) {
 struct Scale::Impl {
   Impl(const Job& j, Told& t) : job(j), told(t) {}
 
-  /// The norm of the first tensor that each member sends. @return whether all can be compared.
+  /// Takes the norm of the first tensor that each member sends. @return whether all are comparable.
   bool take_norms(const Meeting& meeting) {
     norms.clear();
     const auto first = [](const Member& member) { return member.sent.front(); };
@@ -108,7 +108,7 @@ struct Scale::Impl {
     std::vector<double> sorted = norms;
     const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
     std::ranges::nth_element(sorted, middle);
-    // Of two each is held against the other.
+    // In a group of two each member is compared with the other one.
     const bool two = norms.size() == 2;
     for (size_t i = 0; i < norms.size() && i < group.sent.size(); ++i) {
       Sent& sent = group.sent[i];
@@ -210,7 +210,8 @@ struct Scale::Impl {
          .place = group.place});
   }
 
-  /// Whether a step's factor is no matter of one batch.
+  /// @return whether the factor is more than an effect of one batch: the next step has it, too, or
+  /// all calls of the last step have it alike.
   [[nodiscard]] static bool holds(const OfGroup& group, const std::vector<Unusual>& all,
                                   size_t at) {
     const Unusual& one = all[at];

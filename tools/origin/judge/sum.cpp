@@ -34,7 +34,7 @@ struct Deviation {
   Image difference{};
   std::vector<Image> parts{};
   bool by_sums = false;
-  double signed_size = 0;  ///< of sums: result minus inputs
+  double signed_size = 0;  ///< if `by_sums`: result minus inputs
 };
 
 double largest_integer(format::DType dtype) {
@@ -68,7 +68,7 @@ class Sums {
   }
 
  private:
-  /// Of results that differ, which is told elsewhere, the one that most members have.
+  /// @return the member with the most frequent result; results that differ are reported elsewhere.
   [[nodiscard]] const Member* receiver_of_most() const {
     if (meeting_.does == Operation::kReduce) {
       const auto root = std::ranges::find_if(meeting_.members, &Member::is_root);
@@ -168,7 +168,7 @@ class Sums {
     tell(one, deviation);
   }
 
-  /// reduce_scatter of one tensor: the parts of all members together are the sum.
+  /// For reduce_scatter of one tensor: the parts of all members together are the sum.
   void look_at_parts(size_t place) {
     double sent = 0, magnitudes = 0, received = 0;
     uint64_t count = 0;
@@ -240,8 +240,8 @@ class Sums {
     return true;
   }
 
-  /// Whether a result that no member explains may have been written again before it was read, as by
-  /// an average in place. What strikes a few elements alone writes no tensor.
+  /// @return whether an unexplained result may have been overwritten before it was recorded, as by
+  /// an average in place. A deviation in a few elements alone is not such a write.
   [[nodiscard]] static bool is_rewritten(const Deviation& deviation) {
     constexpr ptrdiff_t kFew = 4;
     const auto touched = std::ranges::count_if(deviation.difference, [&](double bucket) {

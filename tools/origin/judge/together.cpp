@@ -103,7 +103,7 @@ std::vector<std::string> Together::notes() const {
           "parameters of " + ranks_named(job_.ranks_of(suspect.queues)) +
           ", which were to stay equal, part without a sum of gradients and are equal again "
           "later: taken for training of their own that is averaged");
-  // Of the buffers of one module and those that part with it a line.
+  // One line for all buffers that part on the same ranks in the same step.
   std::map<std::pair<std::vector<uint32_t>, uint32_t>, std::vector<std::string>> by_ranks;
   for (const auto& [id, apart] : apart_) {
     if (apart.steps < kLeastApart) continue;

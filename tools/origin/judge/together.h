@@ -1,10 +1,11 @@
 #pragma once
 /// @file together.h
-/// What ranks with equal parameters should have alike though no collective of theirs proves it:
-/// updates of a model that DDP holds, buffers that nobody broadcasts, and unlike data.
+/// Checks of ranks with equal parameters that no collective proves: updates of a model under DDP
+/// should stay equal, buffers without a broadcast should, too, and data should differ.
 ///
-/// Only the first is told as an origin: DDP is there to keep replicas equal. Buffers of each rank's own
-/// data, and ranks that share a batch, are common in correct programs, and are notes.
+/// Only the first is reported as an origin, since DDP exists to keep replicas equal. Buffers of
+/// each rank's own data, and ranks that share a batch, are common in correct programs and become
+/// notes.
 /// Threads:  one.
 
 #include <cstdint>
@@ -34,9 +35,10 @@ class Together {
   /// @param scopes  of parameters that did. @param whole  all of these ranks' did.
   void trained(const Class& of, const std::set<uint32_t>& scopes, bool whole);
 
-  /// Whether DDP holds the model on all of these.
+  /// @return whether the model is under DDP on all of these.
   [[nodiscard]] bool is_wrapped(std::span<const uint32_t> queues) const;
-  /// An origin of ranks that DDP should have kept equal; told by finish() unless they become equal.
+  /// Adds an origin for ranks that DDP should have kept equal; finish() reports it unless they
+  /// become equal.
   /// @param key  of the parameter in the text.
   void suspect(Origin origin, const std::vector<uint32_t>& queues, uint32_t key);
   /// Updates of a parameter. @param equal  on all ranks that have it.
@@ -59,9 +61,9 @@ class Together {
   struct Data {
     uint32_t steps = 0;
     std::vector<uint64_t> mix{};   ///< by place of the queue
-    std::set<uint64_t> batches{};  ///< of the first
+    std::set<uint64_t> batches{};  ///< the distinct batches of the first queue
   };
-  /// A buffer that is not equal on its ranks. It stays so in steps in which nobody writes it.
+  /// A buffer that is not equal on its ranks. It remains listed in steps that do not write it.
   struct Unlike {
     uint32_t since = 0;  ///< a step
     std::vector<Buffers::Seen> seen{};

@@ -26,7 +26,7 @@ uint64_t Told::bit_for(size_t origin) {
     owner_[owners_] = static_cast<uint32_t>(origin);
     return uint64_t{1} << owners_++;
   }
-  // What was never confirmed and no rank has any more is not needed.
+  // A bit that was never confirmed and that no rank carries any more can be reused.
   uint64_t used = 0;
   for (const uint64_t bits : carried_) used |= bits;
   const uint64_t free = dormant_ & ~used & ~kForeign;

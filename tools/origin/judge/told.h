@@ -2,8 +2,8 @@
 /// @file told.h
 /// The origins that were found, and which ranks have received each.
 ///
-/// Of the first 64 origins a bit goes with a rank's data: `carried` is a set of them. An origin that
-/// is found again at its place is counted, not told again.
+/// Up to 63 origins have a bit at a time, which follows the ranks' data: `carried` is a set of
+/// such bits. An origin that is found again at its place is counted, and not reported again.
 ///
 /// Threads:  one.
 
@@ -22,7 +22,7 @@
 
 namespace convtrace::origin {
 
-/// What the judges share about the job.
+/// The data of the job that all judges use.
 struct Job {
   const format::Definitions& names;
   std::span<const RankQueue* const> queues;
@@ -38,7 +38,7 @@ class Told {
  public:
   explicit Told(const Job& job) : job_(job), carried_(job.queues.size()) {}
 
-  /// @param where  with kind and ranks the identity of an origin: what is equal is told once.
+  /// @param where  with kind and ranks the identity of an origin: equal origins are reported once.
   /// @return the origin's bit, 0 if there is none left.
   uint64_t tell(Origin origin, const std::string& where);
   /// @return the next number of the order in which origins are found.
@@ -47,22 +47,22 @@ class Told {
   [[nodiscard]] uint64_t not_finite() const { return not_finite_; }
   void explains_not_finite(uint64_t bit) { not_finite_ |= bit; }
   [[nodiscard]] uint64_t dormant() const { return dormant_; }
-  /// A value confirmed what might have been meant.
+  /// Marks origins as faults, since a later value shows that they were not intended.
   void confirm(uint64_t bits);
 
-  /// Counts what looks wrong, and may be a value that was read when its memory had changed.
+  /// Counts a suspicious value that may have been read after its memory had changed.
   void doubt(const std::string& what) { ++doubts_[what]; }
   [[nodiscard]] const std::map<std::string, uint64_t>& doubts() const { return doubts_; }
 
   /// Notes that the destination of a transfer receives in another order than its source sends.
   void see_out_of_order(const Meeting& transfer) { out_of_order_.insert(pair_of(transfer)); }
-  /// Whether that was noted of the two, in this group.
+  /// @return whether see_out_of_order() was called for the same pair in this group.
   [[nodiscard]] bool is_out_of_order(const Meeting& transfer) const {
     return out_of_order_.contains(pair_of(transfer));
   }
 
   [[nodiscard]] uint64_t carried_by(uint32_t queue) const { return carried_[queue]; }
-  /// @param meeting  through which it came; null: it was made there.
+  /// @param meeting  the collective that delivered it; null: it began on this rank.
   void give(uint32_t queue, uint64_t bits, const Meeting* meeting);
   void take_away(uint32_t queue, uint64_t bits) { carried_[queue] &= ~bits; }
 
@@ -81,7 +81,7 @@ class Told {
 
   const Job& job_;
   std::vector<Origin> origins_;
-  std::vector<uint64_t> bits_;  ///< of each origin
+  std::vector<uint64_t> bits_;  ///< bit by origin
   std::map<std::string, size_t> known_;
   std::map<std::string, uint64_t> doubts_;
   std::set<Pair> out_of_order_;

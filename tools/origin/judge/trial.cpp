@@ -87,7 +87,8 @@ void Trial::judge_parameters(std::span<RankQueue* const> queues, bool last) {
   }
 }
 
-/// Whether members of a collective have its result, or those of later ones: all took part then.
+/// @return whether a member has the result of the collective or of a later one of its group: then
+/// all members took part.
 bool Trial::went_on(const Meeting& meeting) const {
   return std::ranges::any_of(meeting.members, [&](const Member& member) {
     if (member.call->received_seen != 0) return true;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file digest.h
-/// What is kept of a call of a collective and of its values until all members have been read.
+/// The data of a collective's call and its values that are kept until all members have been read.
 ///
 /// Place:     read/rank_reader.h fills them, join/engine.h brings the members together, judge/
 ///            compares them.
@@ -33,8 +33,8 @@ struct Value {
   uint64_t shape = 0;  ///< mix of its extents; 0: not known
   double l2 = 0, sum = 0, l1 = 0, low = 0, high = 0;
   uint64_t seq = 0;
-  uint32_t fingerprint = kNone;  ///< of the rank's pool
-  uint32_t next = kNone;         ///< value of the same call, of the rank's pool
+  uint32_t fingerprint = kNone;  ///< index in the rank's pool
+  uint32_t next = kNone;         ///< next value of the call, in the rank's pool
   uint16_t index = 0;            ///< "sent:3" has 3
   format::DType dtype = format::DType::kUnknown;
   bool sent = false;
@@ -56,7 +56,7 @@ struct Call {
   uint32_t group_rank = 0, group_size = 0, peer = format::kNoPeer;
   uint32_t first_value = kNone;
   uint32_t group_number = kNone;  ///< in the table of groups
-  uint32_t instance = kNone;      ///< of the engine: what it is joined with
+  uint32_t instance = kNone;      ///< index of the engine's instance that it belongs to
   format::Phase phase = format::Phase::kForward;
   format::DType dtype = format::DType::kUnknown;
   Operation does = Operation::kOther;

@@ -48,7 +48,7 @@ enum class Reduction : uint8_t { kNone, kSum, kAvg, kMin, kMax, kOther };
 [[nodiscard]] constexpr bool is_transfer(Operation op) {
   return op == Operation::kSend || op == Operation::kRecv;
 }
-/// Whether one member sends to, or receives from, all others.
+/// @return whether one member sends to, or receives from, all others.
 [[nodiscard]] constexpr bool has_root(Operation op) {
   return op == Operation::kBroadcast || op == Operation::kReduce || op == Operation::kGather ||
          op == Operation::kScatter;

@@ -65,11 +65,11 @@ struct Origin {
   std::string op{}, slot{};
   std::string text{};                   ///< one sentence
   std::vector<std::string> evidence{};  ///< the numbers of the records, a line each
-  std::string next{};                   ///< what to do next
+  std::string next{};                   ///< the proposed next step
   std::vector<uint32_t> ranks{};        ///< that received it, ascending
   std::optional<Through> through{};
   uint64_t times = 1;    ///< how often it was found at this place
-  uint64_t order = 0;    ///< of its processing
+  uint64_t order = 0;    ///< position in the order of processing
   bool dormant = false;  ///< nan: a value that may be meant, until another value confirms it
 };
 

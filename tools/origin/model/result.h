@@ -1,6 +1,6 @@
 #pragma once
 /// @file result.h
-/// What `convtrace origin` found in a job, ready to be written in any form.
+/// The result of `convtrace origin` for a job, independent of the output format.
 
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@ enum class CellState : uint8_t { kUnknown, kClean, kReceived, kOrigin };
 
 struct OriginResult {
   std::vector<std::string> paths;
-  std::map<uint32_t, std::string> traces;  ///< of each rank, for commands that a report proposes
+  std::map<uint32_t, std::string> traces;  ///< paths by rank, for commands that a report proposes
   std::vector<Origin> origins;             ///< first first
   std::vector<uint32_t> ranks;             ///< with a trace, ascending
   uint32_t world_size = 0;
@@ -26,8 +26,8 @@ struct OriginResult {
   uint64_t values = 0;  ///< that collectives sent and received
   uint64_t origins_left_out = 0;
   uint32_t first_step = 0;
-  std::vector<std::vector<CellState>> cells;  ///< of each rank by step - first_step
-  std::vector<std::string> notes;             ///< what was not judged, and why; not escaped
+  std::vector<std::vector<CellState>> cells;  ///< for each rank, by step - first_step
+  std::vector<std::string> notes;             ///< parts not judged, and why; not escaped
   std::vector<std::string> incomplete;        ///< lines about traces, escaped
 };
 

@@ -45,7 +45,7 @@ void Writes::end_step(uint32_t step) {
     } else if (known != keys_.end()) {
       More& before = known->second;
       const bool goes_on = before.queues == now.queues;
-      // Once it is another rank's turn, or that of most, nothing is known of the key any more.
+      // If other ranks, or most of them, now write more often, the key is no evidence any more.
       if (!(goes_on || before.queues.empty()) || !now.stands_out() || alike == 0) {
         keys_.erase(known);
         continue;

@@ -22,14 +22,14 @@ namespace convtrace::origin {
 
 class Writes {
  public:
-  /// From which step on ranks wrote to a gradient more often, and for how many steps.
+  /// The step from which on some ranks wrote to a gradient more often, and for how many steps.
   struct More {
     std::vector<uint32_t> queues{}, all{};
     uint32_t writes = 0, others = 0;  ///< in the first step
     uint32_t first = 0, steps = 0;
     size_t alike = 0;  ///< gradients of that step that were written equally often
 
-    /// Whether the counts differ, and one of several ranks or fewer than half have more.
+    /// @return whether the counts differ, and at most half of the ranks have the larger one.
     [[nodiscard]] bool stands_out() const {
       return !queues.empty() && 2 * queues.size() <= all.size();
     }
@@ -41,18 +41,18 @@ class Writes {
 
   /// Takes a gradient that is equal on ranks.
   void take(uint32_t key, std::span<const Count> counts);
-  /// Call it behind all gradients of a step.
+  /// Call it after all gradients of a step.
   void end_step(uint32_t step);
-  /// @return by key, what lasted to the end.
+  /// @return by key, the differences that lasted to the end.
   [[nodiscard]] std::map<uint32_t, More> found() const;
 
  private:
-  /// The writes of a step: PyTorch's count goes on where gradients are set to zero and not dropped.
+  /// @return the writes of a step: PyTorch's count continues if gradients are set to zero in place.
   [[nodiscard]] std::vector<Count> since_last(uint32_t key, std::span<const Count> counts);
 
   std::map<uint32_t, std::map<uint32_t, uint32_t>> last_;  ///< counts by key and queue
-  std::map<uint32_t, More> step_;                          ///< of the step, by key
-  std::map<uint32_t, More> keys_;  ///< of keys that were written equally often before
+  std::map<uint32_t, More> step_;                          ///< this step's counts, by key
+  std::map<uint32_t, More> keys_;  ///< for keys that were written equally often before
 };
 
 }  // namespace convtrace::origin

@@ -17,12 +17,12 @@ namespace convtrace::origin {
 
 class RankReader;
 
-/// What is known of a trace before its events are read.
+/// The facts of a trace that are known before its events are read.
 struct RankFacts {
   std::string path;
   uint32_t rank = 0, world_size = 1;
   uint64_t events = 0;
-  size_t number = 0;  ///< of the trace, in its feed
+  size_t number = 0;  ///< index of the trace in its feed
   bool new_hashes = true;
   bool has_steps = false;
   uint32_t first_step = 0, last_step = 0;
@@ -48,7 +48,7 @@ class Feed {
 /// @param reader  was opened.
 [[nodiscard]] RankFacts facts_of(const RankReader& reader);
 
-/// Of several traces of a rank, as a job has that was started again, leaves the one with most events.
+/// If a rank has several traces, as after a restart of the job, keeps the one with most events.
 /// @param traces  sorted by rank. @param notes  gets a line for each that is left out.
 void choose_one_a_rank(std::vector<RankFacts>& traces, std::vector<std::string>& notes);
 

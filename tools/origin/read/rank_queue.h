@@ -1,7 +1,7 @@
 #pragma once
 /// @file rank_queue.h
-/// What was read of a rank and is not judged yet: its calls of collectives in the order of its
-/// program, their values, and what lay between them.
+/// The records of a rank that were read and are not judged yet: its calls of collectives in program
+/// order, their values, and bad values and parameters between them.
 ///
 /// Place:    a RankReader appends, the engine takes from the front.
 /// Threads:  one at a time.
@@ -16,10 +16,10 @@
 
 namespace convtrace::origin {
 
-/// What a value that is not finite may stand for.
+/// The class of a value that is not finite.
 enum class BadClass : uint8_t {
-  kData,      ///< of the data: perhaps what is missing
-  kGradient,  ///< of the backward pass: under a GradScaler a scale that is too large
+  kData,      ///< in the data: may stand for a missing value
+  kGradient,  ///< in the backward pass: under a GradScaler, too large a scale
   kOther,
 };
 
@@ -83,19 +83,19 @@ struct RankQueue {
   bool closed = true;         ///< it ends as a program ends that was not killed
   bool scaled = false;        ///< a GradScaler has been seen
   bool sees_modules = false;  ///< it has values beside those of collectives
-  uint64_t late_values = 0;   ///< that came when their call had been judged
-  uint64_t odd_calls = 0;     ///< whose ids do not ascend: their values are not known
+  uint64_t late_values = 0;   ///< values that came after their call was judged
+  uint64_t odd_calls = 0;     ///< calls whose ids do not ascend: their values are unknown
   uint64_t lost = 0;          ///< records or values that are not in the trace
   bool lost_calls = false;    ///< calls may be among them
-  bool cut = false;  ///< others have results of calls that it must have made behind its end
+  bool cut = false;           ///< others have results of calls that it made after the trace's end
   uint64_t value_count = 0;
 
   [[nodiscard]] uint64_t end() const { return base + calls.size(); }
-  /// Whether it may have made calls that are not in its trace: what it has not, proves nothing.
+  /// @return whether its trace may lack calls: then a missing call is no evidence.
   [[nodiscard]] bool lacks_calls() const { return damaged || lost_calls || cut; }
   [[nodiscard]] Call& at(uint64_t ordinal) { return calls[ordinal - base]; }
   [[nodiscard]] const Call& at(uint64_t ordinal) const { return calls[ordinal - base]; }
-  /// Whether nothing more will come of a call.
+  /// @return whether no more values of a call will come.
   [[nodiscard]] bool settled(const Call& call) const {
     constexpr uint32_t kLateSteps = 2;  // results of a GPU arrive after the events that follow
     return finished || (call.sent_seen >= call.sent && call.received_seen >= call.received) ||

@@ -7,7 +7,7 @@
 ///
 /// Threads:  one at a time; several readers may run at once.
 /// Memory:   12 bytes a chunk, the ids of its texts, and the last inputs of modules.
-/// Errors:   damage is told by `complete` of the queue.
+/// Errors:   damage is reported by `complete` of the queue.
 
 #include <memory>
 #include <string>
@@ -42,7 +42,7 @@ class RankReader {
   [[nodiscard]] const std::vector<ChunkSpan>& chunks() const { return chunks_; }
   [[nodiscard]] uint64_t events() const { return events_; }
 
-  /// Reads on up to the first chunk that begins behind `step`.
+  /// Reads on up to the first chunk that begins after `step`.
   void read_to(uint32_t step, RankQueue& queue);
 
  private:

@@ -17,7 +17,7 @@ using format::Phase;
 using format::StringId;
 using format::TensorStats;
 
-/// Whether records of any kind are lost for a reason, not values alone.
+/// @return whether a reason for losses affects records of any kind, and not only values.
 bool loses_calls(format::LossReason reason) {
   using format::LossReason;
   return reason == LossReason::kQueueFull || reason == LossReason::kRecordTooLarge ||
@@ -59,7 +59,7 @@ void RankScan::take(const format::Event& event) {
   }
 }
 
-/// What was recorded outside any step belongs to the one before.
+/// @return the step of a record; a record made outside of any step belongs to the step before.
 uint32_t RankScan::step_of(const format::EventHeader& header) {
   const uint32_t step = header.step == format::kNoStep ? queue_->read_step : header.step;
   queue_->read_step = std::max(queue_->read_step, step);
@@ -203,8 +203,8 @@ void RankScan::take_value(const TensorStats& event, const Slot& slot, bool bad) 
   value.next = call->first_value;
   call->first_value = queue_->values.add(value);
   if (!value.sent || queue_->bads.empty()) return;
-  // What was recorded between a call and what it sends was made before: both came from a device in
-  // this order, the call itself did not wait for it.
+  // A bad value recorded between a call and the tensor that it sends was computed before the call:
+  // both came from a device in this order, and the call did not wait for the device.
   const uint64_t ordinal =
       queue_->base +
       static_cast<uint64_t>(std::ranges::lower_bound(queue_->calls, call->id, {},

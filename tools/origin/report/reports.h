@@ -21,7 +21,7 @@ void write_html(const OriginResult& result, std::ostream& out);
 [[nodiscard]] std::string headline(const OriginResult& result);
 /// @return "rank 3, step 7, backward, module h.0, output:0", escaped.
 [[nodiscard]] std::string place_of(const Origin& origin);
-/// @return "received by ranks 0-2 through ...", escaped; "" where nobody received it.
+/// @return "received by ranks 0-2 through ...", escaped; "" if no rank received it.
 [[nodiscard]] std::string received_text(const Origin& origin);
 
 }  // namespace convtrace::origin
