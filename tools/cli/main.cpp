@@ -245,7 +245,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
 int main(int argc, char** argv) {
   const std::vector<std::string> all(argv + 1, argv + argc);
   if (!all.empty() && all.front() == "diff") return convtrace::tools::become_diff(all);
-  // What follows `--` belongs to the command, whatever it looks like.
+  // Words after `--` belong to the command, even if they look like options.
   const auto split = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> words(all.begin(), split);
   std::reverse(words.begin(), words.end());

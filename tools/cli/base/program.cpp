@@ -96,7 +96,7 @@ std::string python_of_script(const fs::path& path) {
   if (!text.starts_with("#!")) return "";
   std::istringstream words{std::string(text.substr(2))};
   for (std::string word; words >> word;)
-    if (is_python(word)) return word;  // also behind /usr/bin/env
+    if (is_python(word)) return word;  // also after /usr/bin/env
   return "";
 }
 

@@ -47,7 +47,7 @@ std::string dim3_text(const uint32_t (&axes)[3]) {
   return std::to_string(axes[0]) + ',' + std::to_string(axes[1]) + ',' + std::to_string(axes[2]);
 }
 
-/// Whether a stream belongs to such a record: 0 is the default one, or none.
+/// @return whether such a record has a stream; in others 0 means none, not the default stream.
 bool on_stream(format::SyncKind kind) {
   using Kind = format::SyncKind;
   return kind != Kind::kEventDone && kind != Kind::kContextDone && kind != Kind::kEventCreate &&

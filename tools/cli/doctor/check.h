@@ -17,7 +17,7 @@ struct Line {
   std::string name;  ///< "cupti": the name for scripts
   Level level = Level::kOk;
   std::string text;    ///< the result; not escaped
-  std::string remedy;  ///< what to do; "" if nothing needs to be done
+  std::string remedy;  ///< the proposed action; "" if none is needed
 };
 
 /// The program to be traced, and its environment.

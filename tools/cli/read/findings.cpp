@@ -131,8 +131,8 @@ class Listing {
   std::array<uint64_t, format::kEnumCount<format::Level>> counts_{};  ///< not suppressed
   uint64_t suppressed_ = 0;
   std::vector<StoryPart> parts_;
-  std::vector<std::string> paragraphs_;  ///< of each; empty for JSON
-  std::vector<Json> objects_;            ///< of each; empty for text
+  std::vector<std::string> paragraphs_;  ///< one for each finding; empty for JSON
+  std::vector<Json> objects_;            ///< one for each finding; empty for text
 };
 
 /// Judges a trace as the process that wrote it did. Recorded findings of the same kinds are not

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostLive = 65536;
 
-/// Whether the op or module that made `value` had taken what `event` tells.
+/// @return whether `event` is an input of the op or module that made `value`.
 bool took(const format::TensorStats& event, const Seen& value, const format::Definitions& names) {
   const std::string_view slot = names.text(event.slot);
   const bool taken = slot.starts_with("input:") || slot.starts_with("grad_output:");

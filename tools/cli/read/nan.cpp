@@ -28,7 +28,7 @@ struct FormerOwner {
   std::optional<format::Alloc> alloc;
   std::optional<format::Free> free;
   std::optional<Seen> value;  ///< the last value that was recorded there
-  std::string freed;          ///< of a value that was read out of freed memory: whose it was
+  std::string freed;          ///< the owner of the freed memory that a value was read from
 };
 
 bool overlaps(const Seen& birth, uint64_t address, uint64_t bytes) {
@@ -63,14 +63,14 @@ std::string place_of(const Seen& seen, const Definitions& definitions) {
          name_text(definitions, seen.slot);
 }
 
-/// @return log2 of the largest over the smallest magnitude; 0 where there is none.
+/// @return log2 of the largest over the smallest nonzero magnitude; 0 if all elements are 0.
 double dynamic_range(const Seen& seen) {
   const double least = magnitude_as_double(seen.dtype, seen.stats.amin_nonzero);
   const double most = magnitude_as_double(seen.dtype, seen.stats.amax);
   return least > 0 ? std::log2(most) - std::log2(least) : 0;
 }
 
-/// What is known of who made a gradient.
+/// @return a sentence about the call that made a gradient.
 std::string gradient_verdict(const NanSearch& search, const NanFound& found,
                              const Definitions& definitions) {
   const Seen& birth = *search.birth();
@@ -130,7 +130,7 @@ std::string verdict(const NanSearch& search, const NanFound& found,
   return "What it was made of was not recorded; every value before it is finite.";
 }
 
-/// What becomes of it.
+/// @return a sentence about the consequence of the value.
 std::string consequence(const NanSearch& search, const NanFound& found,
                         const Definitions& definitions) {
   using Kind = diff::NanStory::Kind;
@@ -149,7 +149,8 @@ std::string consequence(const NanSearch& search, const NanFound& found,
          std::to_string(found.reached->seq) + '.';
 }
 
-/// What is known of an ingredient. Its NaN have no consequence, and negative infinities are masks.
+/// Describes the numbers of an ingredient. NaN in it have no consequence, and negative infinities
+/// are masks.
 std::string numbers_of(const Seen& seen) {
   if (seen.stats.nan != 0 || seen.stats.pos_inf != 0)
     return count_text(seen.stats.nan) + " NaN and " + count_text(seen.stats.pos_inf) +

@@ -65,8 +65,8 @@ class NanSearch {
   [[nodiscard]] const std::deque<Seen>& frames() const { return frames_; }
   /// The first values of each place that hint at trouble, in order.
   [[nodiscard]] const std::vector<std::pair<Warning, Seen>>& warnings() const { return warnings_; }
-  /// The last step with values before the step of the birth, if steps without values lie
-  /// between. What happened to parameters in those is not known.
+  /// The last step with values before the step of the birth, if steps without values lie between.
+  /// Updates in these steps are unknown.
   [[nodiscard]] std::optional<uint32_t> before_gap() const { return before_gap_; }
   /// Number of values with statistics.
   [[nodiscard]] uint64_t searched() const { return searched_; }
@@ -85,7 +85,7 @@ class NanSearch {
   const format::Definitions& definitions_;
   std::optional<uint64_t> birth_seq_;
   uint32_t step_ = format::kNoStep;
-  std::unordered_map<uint64_t, Seen> by_hash_;  ///< of this step's values, and of parameters
+  std::unordered_map<uint64_t, Seen> by_hash_;  ///< values of this step, and parameters
   std::map<Call, std::vector<std::pair<format::StringId, uint64_t>>> inputs_;  ///< slots and hashes
   std::map<std::pair<uint32_t, uint32_t>, Seen> newest_;  ///< by scope and slot
   std::deque<Seen> frames_;

@@ -20,8 +20,8 @@ struct NanFound {
   uint64_t seq = 0;
   diff::NanStory::Kind kind = diff::NanStory::Kind::kBorn;
   std::optional<Seen> reached{};          ///< the first value that makes the step worthless
-  std::optional<diff::MadeBy> made_by{};  ///< of a gradient: whose backward made it
-  /// An earlier one that goes no further.
+  std::optional<diff::MadeBy> made_by{};  ///< for a gradient: the call whose backward made it
+  /// An earlier bad value without consequences.
   std::optional<Seen> harmless{};
 };
 
@@ -29,9 +29,9 @@ class NanSteps {
  public:
   explicit NanSteps(const format::Definitions& names) : names_(names), stories_(names) {}
 
-  /// @return whether enough is known: nothing need be added.
+  /// @return whether the result is certain, so that no more events are needed.
   bool add(const format::TensorStats& event);
-  /// @return what was found, once all is added; nullopt: all values are finite.
+  /// @return the result, after the last add(); nullopt if all values are finite.
   [[nodiscard]] std::optional<NanFound> find();
 
  private:
@@ -45,8 +45,8 @@ class NanSteps {
   const format::Definitions& names_;
   diff::NanStories stories_;
   std::map<uint32_t, Step> open_;
-  std::optional<NanFound> found_;     ///< with a consequence
-  std::optional<NanFound> harmless_;  ///< the first without
+  std::optional<NanFound> found_;     ///< the first one with a consequence
+  std::optional<NanFound> harmless_;  ///< the first one without a consequence
   std::optional<Seen> harmless_value_;
 };
 

@@ -24,8 +24,8 @@ using format::TensorStats;
 /// The numbers that people compare by hand when they match two training runs.
 struct StepNorms {
   std::vector<double> losses;                 ///< several, if gradients are accumulated
-  std::optional<double> loss_scale;           ///< of a GradScaler
-  std::map<std::string, double> local_norms;  ///< of the gradient of each weight, by its name
+  std::optional<double> loss_scale;           ///< the scale of a GradScaler
+  std::map<std::string, double> local_norms;  ///< norm of each weight's gradient, by its name
   std::map<std::string, double>
       unclipped;                   ///< norms before clipping, of the gradients that were clipped
   std::vector<double> clip_norms;  ///< the norms that the clipping function returned to the program

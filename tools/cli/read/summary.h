@@ -32,7 +32,7 @@ struct Summary {
   struct Size {
     uint64_t records = 0;
     uint64_t bytes = 0;      ///< with header and padding
-    uint64_t raw_bytes = 0;  ///< of the payloads before compression
+    uint64_t raw_bytes = 0;  ///< size of the payloads before compression
   };
   Size meta, defs, events, values;
   uint64_t rest_bytes = 0;  ///< file header, index, footer, and damaged bytes
@@ -41,7 +41,7 @@ struct Summary {
   uint64_t value_bytes_a_step = 0;
 
   uint64_t event_count = 0;
-  std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< of the first and the last event
+  std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< times of the first and the last event
   uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as measured by convtrace
 
   /// @return seconds between the first and the last event; 0 without two of them.

@@ -39,7 +39,7 @@ class Recovery {
   Status copy(reader::Chunk& chunk);
   /// Copies every part of a value that is intact.
   Status copy_values();
-  /// Call after the last chunk: handles lost events behind it.
+  /// Call it after the last chunk: handles lost events after that.
   Status finish();
   [[nodiscard]] Recovered result() const;
 

@@ -20,7 +20,7 @@ namespace convtrace::tools {
 struct Recovered {
   uint64_t chunks = 0;
   uint64_t events = 0;                     ///< without the Loss events for missing ones
-  uint64_t bytes = 0;                      ///< of the new trace
+  uint64_t bytes = 0;                      ///< size of the new trace
   uint64_t missing_events = 0;             ///< from the numbers that no intact chunk has
   uint64_t events_without_definition = 0;  ///< intact, but with ids that are not defined
 };

@@ -17,7 +17,7 @@ namespace convtrace::tools {
 
 struct Stripped {
   uint64_t events = 0;
-  uint64_t bytes = 0;        ///< of the new trace
+  uint64_t bytes = 0;        ///< size of the new trace
   uint64_t values = 0;       ///< tensors whose raw elements are left out
   uint64_t stacks = 0;       ///< call stacks left out
   uint64_t diagnostics = 0;  ///< messages left out

@@ -103,8 +103,8 @@ void announce(const std::string& value) {
   setenv(settings::kAnnounceName.data(), value.c_str(), 1);
 }
 
-/// Reports before the program begins that there would be no file for its trace. Of a name with %, whose
-/// file is the process's own, nothing is known here.
+/// Reports, before the program begins, that its trace cannot be written. A name with % is not
+/// checked, since each process has a file of its own.
 /// @param like  the trace whose settings were taken; may be empty.
 bool has_output(const settings::Settings& settings, const std::string& like) {
   const std::string& output = settings.output;
