@@ -13,7 +13,7 @@ std::string numbered(MessageId id, std::string_view text) {
 }
 
 void complain(MessageId id, std::string_view text) {
-  // A line that nobody reads does not end `convtrace run`, whose command is still to come.
+  // An unread error line must not end `convtrace run`, whose command is still to come.
   struct sigaction before {};
   struct sigaction ignored {};
   ignored.sa_handler = SIG_IGN;

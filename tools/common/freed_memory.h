@@ -1,10 +1,10 @@
 #pragma once
 /// @file freed_memory.h
-/// Whether a value was read out of freed memory, in a run with CONVTRACE_POISON.
+/// Finds values that were read from freed memory, in a run with CONVTRACE_POISON.
 ///
 /// Poison fills freed memory with 0xFF (interposer/preload/poison.h). In floats of 16 bits and more
-/// that is a NaN which no processor produces, and which arithmetic passes on as it is. In bf16 it says
-/// nothing: PyTorch's conversion on CPUs makes this NaN of every other one.
+/// this is a NaN that no processor produces, and that arithmetic passes on unchanged. In bf16 it is
+/// no evidence: PyTorch's conversion on CPUs turns every NaN into this one.
 ///
 /// Threads:  pure functions.
 

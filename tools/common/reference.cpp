@@ -39,7 +39,7 @@ void add_options(std::string& page, const CLI::App& app) {
   }
 }
 
-/// The words that an option takes, where they can be told: "off|launches", or "{parquet,npy}".
+/// The words that an option accepts, if they are listed: "off|launches", or "{parquet,npy}".
 std::string choices_of(const CLI::Option& option) {
   std::string type = option.get_type_name();
   const size_t open = type.find('{');

@@ -40,7 +40,7 @@ using Story = std::vector<size_t>;
 /// the order in which they were found.
 [[nodiscard]] std::vector<Story> tell_stories(std::span<const StoryPart> parts);
 
-/// Describes the findings of a story behind its first, a line each: "stale-read (error) 3 times in
+/// Describes the findings of a story after its first, a line each: "stale-read (error) 3 times in
 /// steps 0 to 2, backward h.0.mlp, op demo::gelu". Escaped as far as `place` and `code` are.
 [[nodiscard]] std::vector<std::string> story_lines(std::span<const StoryPart> parts,
                                                    const Story& story);

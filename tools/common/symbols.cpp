@@ -61,8 +61,8 @@ Line parse_line(std::string_view text) {
   return line;
 }
 
-/// What `addr2line -aip` printed: for each address "0x12: f at a.cpp:3", and for each function that
-/// this one is inlined into " (inlined by) g at b.cpp:4".
+/// The output of `addr2line -aip`: for each address "0x12: f at a.cpp:3", and for each function
+/// that this one is inlined into " (inlined by) g at b.cpp:4".
 class Answer {
  public:
   /// @param text  borrowed, by the lines, too.
@@ -178,7 +178,7 @@ void Symbols::name(const std::vector<Frame>& frames) {
                       (line.source.empty() ? "" : " at " + std::string(line.source)) +
                       frame.place());
     }
-    // What was recorded has the offset in the function, too: only a line of source says more.
+    // The recorded text has the offset in the function, too: only a source line adds information.
     if (has_source || (!frame.named && !texts.empty())) {
       known_[frame.text] = std::move(texts);
     } else if (!frame.named) {

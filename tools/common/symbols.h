@@ -50,7 +50,7 @@ class Symbols {
   [[nodiscard]] std::optional<Frame> parse(std::string_view text) const;
   [[nodiscard]] std::string obstacle(const Library& library) const;
 
-  uint64_t start_ns_;  ///< of the trace, in real time
+  uint64_t start_ns_;  ///< start of the trace, in real time
   std::string addr2line_;
   std::map<std::string, Library, std::less<>> libraries_;
   std::map<std::string, std::vector<std::string>, std::less<>> known_;  ///< by recorded text

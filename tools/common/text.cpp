@@ -103,7 +103,7 @@ size_t parameters_of(std::string_view name) {
   return name.size();
 }
 
-/// @return where the name begins behind a return type: after the last space outside all brackets.
+/// @return the begin of the name after a return type: after the last space outside all brackets.
 size_t behind_return_type(std::string_view name) {
   size_t begin = 0;
   int depth = 0;
