@@ -211,7 +211,7 @@ class Comparer {
     return true;
   }
 
-  /// Whether the other program has an earlier version of this one.
+  /// @return whether the other program has an earlier version of this parameter.
   bool is_stale(const Side& fresh, const std::vector<Version>& versions, const Whole& other,
                 bool stale_is_b, Compared& one) const {
     for (size_t back = 1; back < versions.size(); ++back) {

@@ -41,10 +41,10 @@ bool is_float(const Whole& whole) {
   return format::number_class(whole.dtype) == NumberClass::kFloat;
 }
 
-/// Rounding to a narrower type.
+/// @return whether one is the other, rounded to a narrower type.
 bool is_cast(const Whole& a, const Whole& b) {
   const double unit = std::max(diff::unit_roundoff(a.dtype), diff::unit_roundoff(b.dtype));
-  // What is rounded to 0, or to infinity, is counted otherwise.
+  // The counts of zeros and infinities are not compared, since rounding changes them.
   if (a.stats.count != b.stats.count || !equal_numbers(a.stats, b.stats, unit)) return false;
   const auto apart = distance(a, b);
   return !apart || *apart <= kSketchError * unit;

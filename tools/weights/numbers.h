@@ -1,6 +1,6 @@
 #pragma once
 /// @file numbers.h
-/// Whether two parameters have the same numbers, by what is recorded of them.
+/// Compares the numbers of two parameters by their records.
 ///
 /// Threads:  pure functions.
 
@@ -16,12 +16,13 @@ enum class Alike : uint8_t { kBits, kNumbers, kCast, kNotKnown, kReordered, kUnl
 /// @param hashes  the hashes of both programs can be compared.
 [[nodiscard]] Alike alike(const Whole& a, const Whole& b, bool hashes);
 
-/// @return what differs, to be put behind "differs": ": l2 1.5 in A, 1.6 in B".
+/// @return the difference, to follow the word "differs": ": l2 1.5 in A, 1.6 in B".
 /// @param distance  of the two, if it is known. @pre equal numbers of elements
 [[nodiscard]] std::string difference_text(const Whole& a, const Whole& b,
                                           std::optional<double> distance);
 
-/// @return the root mean square of their differences by that of the first; nullopt: not known.
+/// @return the root mean square of their differences, relative to that of the first; nullopt:
+/// unknown.
 [[nodiscard]] std::optional<double> distance(const Whole& a, const Whole& b);
 
 }  // namespace convtrace::weights

@@ -23,7 +23,7 @@ void take(const format::TensorStats& event, const format::Definitions& names, ui
   const Version version{.step = event.header.step,
                         .updated = event.place.phase == format::Phase::kOptimizer};
   std::vector<Value>& values = weights.parameters[name][version];
-  // Of two updates in one step the last counts.
+  // The last of several updates in one step counts.
   if (!values.empty() && values.back().rank == rank) values.pop_back();
   values.push_back(
       {.rank = rank, .dtype = event.dtype, .capture = event.capture, .stats = event.stats});

@@ -22,7 +22,7 @@ struct Value {
   format::Stats stats;
 };
 
-/// When a parameter had a value: as the first forward pass found it, or behind the update of a
+/// The time of a parameter's value: at the first forward pass of a step, or after the update of a
 /// step.
 struct Version {
   uint32_t step = 0;
