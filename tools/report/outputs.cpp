@@ -41,7 +41,7 @@ extern "C" void end_by(int number) {
   raise(number);
 }
 
-/// The file behind a link.
+/// @return the target of a link.
 std::string target_of(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::canonical(path, failed);
