@@ -183,7 +183,7 @@ class Search {
   }
 
   /// @return whether code of a module's own, in no module or op that was recorded, computes something: an
-  /// input inside it, or its output, is a value that nobody recorded before.
+  /// input inside it, or its output, is a value without an earlier record.
   [[nodiscard]] bool computes(const Passed& module) const {
     for (size_t i = 0; i < gradient_; ++i) {
       const Passed& one = at(i);

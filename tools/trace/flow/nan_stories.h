@@ -1,13 +1,13 @@
 #pragma once
 /// @file nan_stories.h
-/// Follows NaN and infinities through the steps of a run, and tells those that have a consequence
-/// from those that have none.
+/// Follows NaN and infinities through the steps of a run, and separates those that have a
+/// consequence from those that have none.
 ///
-/// A step is worthless where a loss, a gradient, a parameter, a buffer or the output of a root module is
-/// not finite. Its birth is the first such value that no call around it ends: one whose outputs are
-/// finite. What goes no further (rows that are masked out and replaced behind), what stays in the data
-/// (missing values) and what a GradScaler passes over (infinite gradients) are told as such, each
-/// once.
+/// A step is worthless if a loss, a gradient, a parameter, a buffer or the output of a root module
+/// is not finite. Its birth is the first such value inside no call whose outputs are finite. Values
+/// that reach nothing else (rows that are masked out and replaced later), values that stay in the
+/// data (missing values) and infinite gradients that a GradScaler skips are reported as such, each
+/// kind once.
 ///
 /// Place:    `convtrace check` (values/births.cpp) and `convtrace show --nan`.
 /// Threads:  not thread-safe.
@@ -46,7 +46,7 @@ class NanStories {
  public:
   explicit NanStories(const format::Definitions& names) : names_(names) {}
 
-  /// @return what this step tells; nothing behind a birth. @param step in execution order
+  /// @return the stories of this step; none after a birth. @param step in execution order
   std::vector<NanStory> see(std::span<const Passed> step);
 
   [[nodiscard]] bool is_bad(const Passed& value) const;

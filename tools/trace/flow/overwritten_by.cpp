@@ -15,8 +15,8 @@ bool is_written(const Passed& one, std::string_view slot) {
 
 }  // namespace
 
-/// The values that the op of a backward keeps (`saved:0`) were recorded behind its forward, too. If they
-/// have other bytes there, the first one that wrote those bytes is the maker.
+/// The values that an op keeps for its backward (`saved:0`) were recorded after its forward, too.
+/// If the backward's record has other bytes, the first call that wrote them is the maker.
 std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
                                      const format::Definitions& names) {
   const std::string_view op = format::forward_name(names.text(step[result].op));

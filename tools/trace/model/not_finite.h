@@ -3,9 +3,9 @@
 /// Says which values that are not finite can be a fault: the one rule of check, origin and
 /// `show --nan`.
 ///
-/// A NaN and a positive infinity always count. Negative infinities are what attention masks consist
-/// of, so they count only where no mask can be: in gradients, losses, updates of parameters, and in
-/// what collectives move behind the forward pass.
+/// A NaN and a positive infinity always count. Attention masks consist of negative infinities, so
+/// these count only where no mask can be: in gradients, losses, updates of parameters, and in
+/// tensors that collectives move after the forward pass.
 ///
 /// Threads:  pure function.
 

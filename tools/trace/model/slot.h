@@ -39,7 +39,7 @@ enum class Role : uint8_t {
 [[nodiscard]] constexpr bool is_parameter_gradient(Role role) {
   return role == Role::kGradient || role == Role::kUnclipped;
 }
-/// @return whether nothing is known of how a value with that role flows on.
+/// @return whether the flow of a value with that role is unknown.
 [[nodiscard]] constexpr bool is_other(Role role) { return role >= Role::kOther; }
 
 /// @return the slot's text after the colon; all of it if there is none.
