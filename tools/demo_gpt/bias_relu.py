@@ -7,8 +7,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
 def define(reuses_input):
-    """Registers torch.ops.demo_ops.bias_relu. reuses_input: with the bug, and with C's allocator set to keep what is
-    freed for the next tensor, as caching_allocator.cpp does: what is read too late is another tensor's value, no crash."""
+    """Registers torch.ops.demo_ops.bias_relu. `reuses_input`: with the bug. C's allocator is then set to keep freed memory
+    for the next tensor, as caching_allocator.cpp does, so that a late read gives another tensor's value and no crash."""
 
     def bias_relu(x, bias):
         return torch.add(x, bias, out=_over(x) if reuses_input else torch.empty_like(x)).relu_()
@@ -36,6 +36,6 @@ def define(reuses_input):
 
 
 def _over(x):
-    """A tensor over the memory of `x`, which it does not keep alive."""
+    """@return a tensor in the memory of `x`, which it does not keep alive."""
     memory = (ctypes.c_float * x.numel()).from_address(x.data_ptr())
     return torch.frombuffer(memory, dtype=torch.float32).view(x.shape)

@@ -1,5 +1,5 @@
-"""What `convtrace demo` runs: trains the small GPT of train.py twice under the preload, once with a correct custom op and
-once with one that hands out freed memory, then asks convtrace-diff where the runs part.
+"""The program of `convtrace demo`: trains the small GPT of train.py twice under the preload, once with a correct custom op
+and once with one that returns freed memory, then runs convtrace-diff to find where the runs diverge.
 
 usage: demo.py DIR     leaves traces, losses and reports in DIR; succeeds when the verdict names the op
 """
@@ -38,7 +38,7 @@ def compile_op():
 
 
 def traced_run(out, name, op):
-    """The loss of each step, as text."""
+    """@return the loss of each step, as text."""
     settings = {"LD_PRELOAD": str(TREE / "lib" / "libconvtrace.so"), "CONVTRACE_OUTPUT": str(out / (name + ".ctrace"))}
     say(shlex.join([*map("=".join, settings.items()), "python", str(TRAIN), "--op", op]))
     process = train(op, CONVTRACE_OVERWRITE="1", **settings)

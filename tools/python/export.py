@@ -1,5 +1,6 @@
-"""python export.py --format parquet|npy|ort|statistic-csv|perfetto|tensorboard -o PATH TRACE...: what `convtrace export` runs.
+"""The program of `convtrace export`: python export.py --format FORMAT -o PATH TRACE...
 
+FORMAT is parquet, npy, ort, statistic-csv, perfetto or tensorboard.
 TRACE is a trace or a folder of traces (ranks). Exit codes: 0 clean, 1 failure, 3 a trace was unclosed
 or damaged and what could be read was exported. With --follow, 0 also for Ctrl-C.
 """
@@ -42,7 +43,7 @@ def main():
     paths = list(dict.fromkeys(path for name in arguments.traces for path in _traces(name, records.MAGIC)))
     if not paths:
         return _complain(UNREADABLE, "%s holds no trace" % " ".join(arguments.traces))
-    # Beside its place and moved there at the end: nobody finds half an export.
+    # Written beside its place and moved there at the end, so that a partial export is never found.
     output = arguments.output.rstrip("/") or "/"
     unfinished = "%s.%d.unfinished" % (output, os.getpid())
     incomplete, following = False, []
@@ -104,7 +105,7 @@ def main():
 
 
 def _say_written(output, form):
-    """One line on standard output."""
+    """Prints one line about the export to standard output."""
     files = [output] if os.path.isfile(output) else [
         os.path.join(folder, name) for folder, _, names in os.walk(output) for name in names]
     size = sum(map(os.path.getsize, files))
@@ -115,8 +116,8 @@ def _say_written(output, form):
 
 
 def _follow(exports):
-    """Goes on with them until each trace is closed or its writer is gone, or until SIGINT or SIGTERM. @return whether a trace
-    of the former is not complete."""
+    """Continues exports until each trace is closed or its writer is gone, or until SIGINT or SIGTERM.
+    @return whether a trace that ended is incomplete"""
     incomplete = False
     try:
         for number in (signal.SIGINT, signal.SIGTERM) if exports else ():
@@ -134,7 +135,7 @@ def _follow(exports):
 
 
 def _is_incomplete(opened):
-    """Whether the trace is; if so, it is said."""
+    """@return whether a trace is incomplete, after a message if it is."""
     if opened.state == "complete":
         return False
     _complain(DAMAGED if opened.state == "damaged" else UNCLOSED,
@@ -148,7 +149,7 @@ def _name_of(path, number, count):
 
 
 def _traces(name, magic):
-    """The file, or the traces of a folder, whatever their names are."""
+    """@return the path of a file, or the sorted paths of the traces in a folder, also of those not named *.ctrace."""
     if not os.path.isdir(name):
         return [name]
     paths = sorted(os.path.join(name, entry) for entry in os.listdir(name))

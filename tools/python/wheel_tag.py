@@ -1,4 +1,4 @@
-"""What hatchling asks while it builds the wheel (pyproject.toml): the wheel has programs, for one platform and any Python."""
+"""hatchling's hook for the build of the wheel (pyproject.toml): the wheel has programs, for one platform and any Python."""
 import os
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface

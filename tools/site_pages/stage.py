@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Puts the pages of the site together: stage.py FOLDER.
 
-Pages keep their places, so that links between them hold; a link to a source file becomes its text. What the tests of
-documents want to know about a block of code (docs_test.py) stands behind its language, where a renderer takes it for
-options: it is left out here.
+Pages keep their places, so that links between them work; a link to a source file becomes its text. Marks for the tests of
+documents (docs_test.py) follow the language of a block of code, where a renderer takes them for options: they are removed
+here.
 """
 import pathlib
 import re
@@ -32,7 +32,7 @@ def without_sources(text, folder, target):
 
 
 def plain(text):
-    """@return the page with blocks of code that have a language alone."""
+    """@return the page with only the language left after the fence of each block of code."""
     return re.sub(r"^(\s*```\w+)[ ].*$", r"\1", text, flags=re.M)
 
 

@@ -1,4 +1,4 @@
-"""zstd frames and XXH3-64, by a library of the tree (tools/python/codec.c): the reader needs no other package."""
+"""Decodes zstd frames and computes XXH3-64 by a library of the tree (tools/python/codec.c): the reader needs no other package."""
 import ctypes
 
 from . import tree
@@ -20,17 +20,17 @@ _library = _load()
 
 
 def xxh3_64(data):
-    """The 64-bit checksum of bytes."""
+    """@return the 64-bit checksum of bytes."""
     return _library.convtrace_xxh3_64(data, len(data))
 
 
 def checksum32(data):
-    """The low half, which records carry."""
+    """@return the low half of the checksum, which records contain."""
     return xxh3_64(data) & 0xFFFFFFFF
 
 
 def unzstd(stored, size):
-    """The `size` bytes that one zstd frame states and gives. Raises ValueError, whose text says what is wrong."""
+    """@return the content of one zstd frame, which must state and have `size` bytes. Raises ValueError with the reason."""
     raw = ctypes.create_string_buffer(size)
     error = _library.convtrace_unzstd(stored, len(stored), raw, size)
     if error:

@@ -6,7 +6,7 @@ M64 = 0xFFFFFFFFFFFFFFFF
 
 
 def unpack(stored, rows, most=8):
-    """A packed column as a list of `rows` numbers of at most `most` bytes."""
+    """@return a packed column as a list of `rows` numbers of at most `most` bytes."""
     if len(stored) == 0:
         return [0] * rows
     head, width = stored[0], stored[0] & _WIDTH
@@ -37,12 +37,12 @@ def _join_planes(planes, count, width):
 
 
 def unzigzag(stored):
-    """A difference of either sign, mod 2^64."""
+    """@return the signed difference that a number encodes, mod 2^64."""
     return (stored >> 1) ^ (M64 if stored & 1 else 0)
 
 
 def like_rows(table, rows):
-    """Of each row: how many rows before it the like one stands (0: none), and its signature."""
+    """@return [(distance to the preceding like row or 0, signature)] of the rows, and the number of signatures."""
     found, back, signatures = [], 0, 0
     for row, step in enumerate(unpack(table.column(0, "B"), rows)):
         back = (back + unzigzag(step)) & M64
@@ -61,8 +61,8 @@ def unpack_fixed(table, signatures, fixed):
 
 
 class RowTable:
-    """Rows of one kind. `fixed` maps names to (field of the table, bytes of a value): columns with a row
-    a signature. `varying` maps names to fields: columns of differences to the like row."""
+    """Rows of one kind. `fixed` maps names to (field of the table, bytes of a value): columns with one row per
+    signature. `varying` maps names to fields: columns of differences to the like row."""
 
     def __init__(self, table, rows, fixed, varying):
         self.like, self.signatures = like_rows(table, rows)

@@ -1,4 +1,4 @@
-"""Raw elements of tensors to numbers: FORMAT.md section 6, column dtype."""
+"""Decodes raw elements of tensors to numbers: FORMAT.md section 6, column dtype."""
 import math
 import struct
 
@@ -11,7 +11,7 @@ _FORMS = {"unknown": (1, "B"), "f64": (8, "d"), "c128": (8, "d"), "f32": (4, "f"
 
 
 def part_bytes(dtype):
-    """Bytes of an element among samples, of a complex one: of its real part."""
+    """@return the bytes of an element among samples; of a complex one only the real part is stored."""
     return _FORMS[dtype][0]
 
 

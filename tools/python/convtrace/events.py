@@ -1,4 +1,4 @@
-"""EVENTS payloads to one dict an event, with the names and units of `convtrace show --json`: FORMAT.md
+"""Decodes EVENTS payloads to one dict per event, with the names and units of `convtrace show --json`: FORMAT.md
 section 6. Integers are Python's, so 128-bit sums are exact; numbers that are not finite are floats."""
 import functools
 import math
@@ -11,7 +11,7 @@ from .flat import BadBuffer, Reader
 KINDS = ("launch", "stats", "alloc", "free", "copy", "scope", "step", "finding", "diagnostic", "loss", "cost",
          "sync", "op", "fact", "collective")
 NO_STEP = 0xFFFFFFFF
-# What a number stands for, as `show --json` spells it.
+# The words of `show --json` for enumerated numbers.
 _NAMES = {
     "phase": ("forward", "data", "loss", "backward", "optimizer", "recompute", "communication", "evaluation", "tuning"),
     "why": ("", "no rule asks for it", "launched outside the gate", "stream is capturing",
@@ -54,7 +54,7 @@ _NO_SKETCH = -0x8000
 
 
 class NotUnderstood(Exception):
-    """An event of a later version, or one that names what is not defined."""
+    """An event of a later version, or one that refers to an undefined number."""
 
 
 def _named(what, value):
@@ -64,8 +64,8 @@ def _named(what, value):
 
 
 class _Kind:
-    """Events of a kind that are nothing but their fields: where a chunk has them, and of each "NAME:BYTES" or "NAME:BYTES:HOW";
-    HOW it is shown is a key of _NAMES, "flag", "ordinal", or what the number stands for. A text has no BYTES."""
+    """A kind of events: its field in the chunk, and the names, widths and meanings of its own fields. They are listed as
+    "NAME:BYTES" or "NAME:BYTES:HOW". HOW a value is shown is a key of _NAMES or a case of _shown(). A text has no BYTES."""
 
     def __init__(self, field, first, fields, varying=""):
         listed = [(name.split(":") + ["", ""])[:3] for name in (fields + " " + varying).split()]
@@ -75,7 +75,7 @@ class _Kind:
         self.fixed = {name: at for name, at in numbered.items() if name not in self.varying}
 
     def event(self, definitions, values):
-        """What `show --json` says of the numbers and texts of an event."""
+        """@return the dict of an event from its numbers and texts, as `show --json` prints it."""
         event = {name: _shown(how, definitions, values[name]) for name, how in self.shown.items()}
         if "device_type" in event:
             name, index = event.pop("device_type"), event.pop("device_index")
@@ -107,14 +107,14 @@ _PLACE = "scope:4:text call:4 phase:1:phase "
 _DEVICE = " device_type:1:device device_index:1 "
 _VALUE = " storage:8 storage_offset:8 generation:8 version:4 "
 _MEMORY = "bytes:8 source:1:source" + _DEVICE + "stream:8 stack:4:stack"
-# What code of their own completes.
+# Kinds that code of their own completes.
 _LAUNCH = _Kind(6, 1, _PLACE + "kernel:4:kernel grid_x:4 grid_y:4 grid_z:4 block_x:4 block_y:4 block_z:4 shared_bytes:4 stream:8 "
                 "device:1:ordinal sampled:1:why operand_count:2")
 _STATS = _Kind(7, 1, _PLACE + "slot:4:text op:4:text kernel:4:kernel" + _DEVICE + "dtype:1:dtype extent:1:extent "
                "capture:1:capture bytes:8 count:8 variant:4 rank:1 range_count:2 sample_bytes:4 leading_bytes:4")
 _STATS.fixed.update(padding=(53, 1), pad_index=(54, 8), pad_row_count=(55, 2))
 _STATS.shown.update(dict.fromkeys(_STATS_ROWS, ""))
-# Columns: `back` is field 0; those with a row a signature, then those with a row an event.
+# Columns: `back` is field 0; then those with one row per signature, then those with one row per event.
 _ROWS = {
     "alloc": _Kind(8, 1, _MEMORY, "address:8 generation:8"),
     "free": _Kind(9, 1, _MEMORY, "address:8 generation:8"),
@@ -128,7 +128,7 @@ _ROWS = {
 }
 # Columns that store the difference to the row before.
 _COUNTING = {"alloc": "generation", "free": "generation", "collective": "id"}
-# A table an event.
+# Kinds with one table per event.
 _TABLES = {
     "finding": _Kind(13, 0, _PLACE + "kind:1:finding level:1:level suppressed:1:flag op:4:text kernel:4:kernel slot:4:text "
                      "other:4:text address:8 bytes:8" + _VALUE + "alloc_stack:4:stack launch_stack:4:stack free_stack:4:stack message"),
@@ -140,8 +140,8 @@ _TABLES = {
 
 
 def read_chunk(raw, item_count, definitions, skipped):
-    """Yields the events of one payload. `skipped(reason)` is called for each that cannot be shown.
-    Raises BadBuffer before the first event if the payload is not to be trusted."""
+    """Yields the events of one payload. `skipped(reason)` is called for each that cannot be decoded.
+    Raises BadBuffer before the first event if the payload is damaged."""
     chunk = _Chunk(Reader.root(raw, b"CTEV"), item_count, definitions)
     for header, read in chunk.events():
         try:
@@ -177,7 +177,7 @@ class _Chunk:
         self._rows = [rows[kind](count[number]) for number, kind in enumerate(KINDS)]
 
     def events(self):
-        """Yields (common fields, function that gives the others)."""
+        """Yields (common fields, function that returns the others)."""
         seq, t_ns = self._table.number(0, "Q"), self._table.number(1, "Q")
         step = thread = 0
         for row, kind in enumerate(self._kinds):
@@ -201,8 +201,8 @@ class _Chunk:
             raise BadBuffer("the columns of %d events are missing" % count)
         return table
 
-    # Each of these unpacks all its columns, then gives row by row a function that makes the event's
-    # own fields: a column that is damaged is found before the first event is given out.
+    # Each of these unpacks all its columns, then yields for each row a function that makes the event's
+    # own fields: a damaged column is found before the first event is returned.
 
     def _launches(self, count):
         table = self._sub_table(6, count)
@@ -359,7 +359,7 @@ class _Chunk:
 
     @staticmethod
     def _op(definitions, v):
-        """Of an op only what its moment tells."""
+        """@return the dict of an op's event, with only the fields of its moment."""
         event = {**_ROWS["op"].event(definitions, v), **{name: v["flags"] >> bit & 1 != 0 for bit, name in enumerate(
             ("declares_alias", "has_schema", "written", "frees_reported", "borrows"))}}
         tensor = ["value", "slot", "device", "address", "bytes", "storage_bytes", "written", "frees_reported"]

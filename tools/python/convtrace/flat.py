@@ -1,4 +1,4 @@
-"""FlatBuffers without generated code: fields by their ids in format/schema/*.fbs, every length checked."""
+"""Reads FlatBuffers without generated code: fields by their ids in format/schema/*.fbs, every length checked."""
 import struct
 
 from . import limits
@@ -7,11 +7,11 @@ _NUMBERS = {code: struct.Struct("<" + code) for code in "BHIQi?"}
 
 
 class BadBuffer(ValueError):
-    """The bytes are no buffer of the expected kind."""
+    """The bytes are not a buffer of the expected kind."""
 
 
 class _TextBudget:
-    """Offsets may all lead to one long text: copies must not outgrow the payload."""
+    """Limits the texts of a buffer to its size: many offsets may lead to one long text, whose copies would use up memory."""
 
     def __init__(self, raw_size):
         self._left = raw_size
@@ -43,7 +43,7 @@ class Reader:
         return self._text(at) if at else ""
 
     def short_text(self, field):
-        """A text that may not be longer than a text may be: one that is, is damage."""
+        """@return a text. One beyond the limit is damage here, while text() cuts it off."""
         at = self._at(field)
         if at and self._text_size(at) > limits.TEXT_BYTES:
             raise BadBuffer("a text beyond the limit")
@@ -59,14 +59,14 @@ class Reader:
         return self._child(at)
 
     def tables(self, field, count):
-        """Exactly `count` tables."""
+        """@return the tables of a vector, which must have exactly `count`."""
         elements = self._elements(field)
         if len(elements) != count:
             raise BadBuffer("%d tables for %d events" % (len(elements), count))
         return [self._child(at) for at in elements]
 
     def column(self, field, code):
-        """A vector of numbers as a memoryview of their type."""
+        """@return a vector of numbers as a memoryview of their type."""
         start, count = self._vector(field)
         size = struct.calcsize(code)
         if start + count * size > len(self._data):
@@ -76,11 +76,11 @@ class Reader:
         return memoryview(self._data)[start:start + count * size].cast(code)
 
     def count(self, field):
-        """Elements of a vector of texts or tables."""
+        """@return the number of elements in a vector of texts or tables."""
         return len(self._elements(field))
 
     def _at(self, field):
-        """Where the field is; 0 where it is absent."""
+        """@return the position of a field; 0 if it is absent."""
         vtable = self._position - _number(self._data, self._position, "i")
         entry = 4 + 2 * field
         if entry >= _number(self._data, vtable, "H"):
@@ -117,7 +117,7 @@ class Reader:
 
 
 def _number(data, at, code):
-    """The little-endian number at a byte, of a `code` of struct."""
+    """@return the little-endian number at a position. `code`: its format in struct."""
     try:
         if at >= 0:
             return _NUMBERS[code].unpack_from(data, at)[0]

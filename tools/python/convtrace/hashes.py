@@ -4,7 +4,7 @@ _BASE = 0x9E3779B97F4A7C18
 
 
 def hash_of(data):
-    """The hash of bytes: of a value in logical order, without gaps, little-endian."""
+    """@return the hash of bytes: those of a value in logical order, without gaps, little-endian."""
     hash_ = 0
     for at in reversed(range(0, len(data), 4)):
         word = data[at:at + 4] + b"\1"  # a one above its last byte
@@ -13,11 +13,11 @@ def hash_of(data):
 
 
 def concat_hash(parts):
-    """The hash of bytes whose consecutive parts have these hashes, from the first to the last.
+    """@return the hash of bytes from the hashes of their consecutive parts.
 
-    parts: pairs of a hash as an integer and the number of its bytes, of all but the last a multiple of 4.
-    So `int(event["hash"], 16), event["bytes"]` of q, k and v give the hash of a fused qkv, and shards that
-    are consecutive in memory that of the whole. Traces with `hash_version` 1 have other hashes.
+    parts: pairs of a hash as an integer and the part's number of bytes, a multiple of 4 for all but the last.
+    For example, `int(event["hash"], 16), event["bytes"]` of q, k and v give the hash of a fused qkv, and those of
+    shards that are consecutive in memory give the hash of the whole. Traces with `hash_version` 1 have other hashes.
     """
     whole = words = rest = 0
     for hash_, size in parts:

@@ -1,4 +1,4 @@
-"""What a reader checks before it allocates: FORMAT.md section 9."""
+"""The limits that a reader checks before it allocates: FORMAT.md section 9."""
 PAYLOAD_BYTES = 64 << 20  # stored and raw
 CHUNK_EVENTS = 1 << 16
 LAUNCH_OPERANDS = 4096

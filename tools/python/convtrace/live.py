@@ -1,4 +1,4 @@
-"""A trace while it is written."""
+"""Reads a trace while it is written."""
 import os
 import select
 import socket
@@ -8,8 +8,8 @@ from .trace import Definitions, Problem, Trace
 
 
 class LiveTrace(Trace):
-    """A trace that another process may be writing. Iterating gives None where there is no further event now, and ends when
-    the trace is closed or its writer is gone: who waits for more asks again."""
+    """A trace that another process may be writing. Iterating gives None when there is no further event now; continue the
+    iteration to check again. It ends when the trace is closed or its writer is gone."""
 
     def __init__(self, path):
         super().__init__(path, live=True)
@@ -33,7 +33,8 @@ class LiveTrace(Trace):
 
 
 class _Writer:
-    """The process that writes a trace. One that cannot be watched, as on another host, is there until the trace is closed."""
+    """The process that writes a trace. If it cannot be watched, for example on another host, it counts as running until the
+    trace is closed."""
 
     def __init__(self):
         self._process = None  # its pidfd, as a number may be used again

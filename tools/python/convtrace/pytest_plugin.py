@@ -1,12 +1,12 @@
-"""For pytest: a test that trains is run traced, and fails where its trace diverges from a baseline.
+"""A plugin for pytest: a marked test runs traced, and fails if its trace diverges from a baseline.
 
     @pytest.mark.convtrace(baseline="ref.ctrace")     # beside the file of the test
     def test_training(): ...
 
-`pytest --convtrace-update` writes the baselines. `tolerance` is what `convtrace-diff --tol` takes: a number for all
-values, or {pattern: number}; without it convtrace-diff judges by itself, of two equal setups by the bit.
+`pytest --convtrace-update` writes the baselines. `tolerance` is the argument of `convtrace-diff --tol`: a number for all
+values, or {pattern: number}. Without it convtrace-diff uses its own rules: runs of equal setups must be equal bit by bit.
 
-The test runs in a process of its own, with the options of this session and its fixtures; here it is started and judged.
+The test runs in a process of its own, with the options and fixtures of this session, which starts it and compares its trace.
 """
 import glob
 import json
@@ -20,7 +20,7 @@ import pytest
 
 from . import tree
 
-_SESSION = "PYTEST_CONVTRACE_SESSION"  # names a file with what the process that is traced shall do
+_SESSION = "PYTEST_CONVTRACE_SESSION"  # names a file with the instructions for the traced process
 _SKIPPED = "skipped"  # a file with the reason, where the test was skipped
 _is_traced = False  # whether this process was started for one test
 
@@ -142,8 +142,8 @@ class _One:
 
 
 def run_one():
-    """What the traced process runs: one test of a session, or without one what the command line names, so that the
-    command that a trace has can be run by hand. @return an exit status."""
+    """Runs one test of a session in the traced process. Without a session it runs the tests of the command line, so that the
+    command in a trace can be run by hand. @return an exit status."""
     global _is_traced
 
     _is_traced = True

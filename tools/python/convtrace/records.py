@@ -17,7 +17,7 @@ _MAY_SKIP = 0x4000
 _RESERVED_FLAGS = 0xF0
 _HEADER = struct.Struct("<4sHBBIIQQQIIIIII")
 _FILE_HEADER = struct.Struct("<8sHHI16sQQIIII")
-_SEARCHED = 1 << 20  # where a file whose own header is damaged must show records
+_SEARCHED = 1 << 20  # bytes in which a file with a damaged header must show records
 
 RecordHeader = collections.namedtuple("RecordHeader", (
     "sync kind codec flags stored_size raw_size seq time_begin_ns time_end_ns step_begin step_end "
@@ -25,11 +25,11 @@ RecordHeader = collections.namedtuple("RecordHeader", (
 
 
 class NotATrace(ValueError):
-    """The file is no trace, or one that this version must not read."""
+    """The file is not a trace, or one that this version must not read."""
 
 
 class BadPayload(ValueError):
-    """A record whose content cannot be trusted."""
+    """A record with damaged content."""
 
 
 class Record(collections.namedtuple("Record", "offset header")):
@@ -41,8 +41,8 @@ class Record(collections.namedtuple("Record", "offset header")):
 class RecordFile:
     """The records of one file, by its index or by scanning.
 
-    `damage`: list of (offset, what) of all that was passed over. `closed`: a footer ends it. `live`: another process may
-    be writing it, and refresh() looks for more.
+    `damage`: list of (offset, reason) of the skipped parts. `closed`: a footer ends the file. `live`: another process may
+    be writing it, and refresh() reads new records.
     """
 
     def __init__(self, path, live=False):
@@ -59,13 +59,13 @@ class RecordFile:
             self._scan(ended=not live)
 
     def refresh(self, ended):
-        """Adds the whole records that a live file has got. `ended`: nobody writes it any more, and its end is judged as
-        that of any other file."""
+        """Adds the new complete records of a live file. `ended`: its writer is gone, so that its end is treated as that of
+        any other file."""
         self._map()
         self._scan(ended)
 
     def payload(self, record):
-        """The decoded payload of a record. Raises BadPayload."""
+        """@return the decoded payload of a record. Raises BadPayload."""
         header, start = record.header, record.offset + SLOT
         stored = self._data[start:start + header.stored_size]
         if len(stored) != header.stored_size or checksum32(stored) != header.payload_checksum:
@@ -77,7 +77,7 @@ class RecordFile:
         return decompress(stored, header.raw_size)
 
     def beginning(self, record, size):
-        """The first bytes of a payload, as they are stored and unchecked."""
+        """@return the first bytes of a payload as they are stored, unchecked."""
         start = record.offset + SLOT
         return self._data[start:start + min(size, record.header.stored_size)]
 
@@ -112,7 +112,7 @@ class RecordFile:
         return tags.most_common(1)[0][0]
 
     def _header_at(self, offset):
-        """The record header there, if its checksum holds and its sizes are within limits."""
+        """@return the record header at an offset; None if its checksum differs or its sizes are beyond the limits."""
         raw = self._data[offset:offset + SLOT]
         return _parse(raw) if len(raw) == SLOT and raw[:4] == SYNC else None
 
@@ -182,7 +182,7 @@ class RecordFile:
             self._account(begin, self.size, 0)
 
     def _is_written(self, record):
-        """Whether all of a record is there. Some filesystems show a file's new size before its new bytes."""
+        """@return whether a record is complete. Some filesystems show a file's new size before its new bytes."""
         if record.end < self.size or record.header.kind == FOOTER:
             return True
         try:
@@ -192,7 +192,7 @@ class RecordFile:
         return True
 
     def _account(self, begin, end, lost):
-        """Notes bytes that hold no record, unless nothing was ever written there."""
+        """Notes bytes without a record as damage, except zeros at the end of the file, which were never written."""
         if end == self.size and not any(self._data[begin:end].strip(b"\0")):
             return
         if end > begin or lost:
@@ -216,7 +216,7 @@ def check_features(path, features):
 
 
 def decompress(stored, size):
-    """What one zstd frame holds, which must state and give `size` bytes. Raises BadPayload."""
+    """@return the content of one zstd frame, which must state and have `size` bytes. Raises BadPayload."""
     try:
         return codec.unzstd(stored, size)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""What the commands that judge say, as objects: `convtrace.diff(base, cand).root.scope`.
+"""Reports of the commands diff, check and origin as objects: `convtrace.diff(base, cand).root.scope`.
 
 A report is the JSON of its command (docs/diff-report.schema.json, check-report, origin-report): dictionaries whose keys are
-attributes, too. In a notebook it is the command's page, as text what the command prints.
+attributes, too. A notebook shows it as the command's page; its text is the command's output.
 """
 import html
 import json
@@ -16,7 +16,7 @@ _FAILED = 2  # exit status of a usage error, or an input that cannot be read
 
 
 class Failed(RuntimeError):
-    """The command could not judge; says what it printed."""
+    """The command has failed. The message is its output."""
 
 
 class Record(dict):
@@ -42,22 +42,22 @@ class Report(Record):
 
 
 def diff(base, cand, *options):
-    """The report of `convtrace-diff BASE CAND`. `options`: as of the command. Raises Failed."""
+    """@return the report of `convtrace-diff BASE CAND`. `options`: those of the command. Raises Failed."""
     return report_of("convtrace-diff", [base, cand, *options])
 
 
 def check(*traces):
-    """The report of `convtrace check`. `traces`: paths, and options of the command. Raises Failed."""
+    """@return the report of `convtrace check`. `traces`: paths, and options of the command. Raises Failed."""
     return report_of("convtrace", ["check", *traces])
 
 
 def origin(*traces):
-    """The report of `convtrace origin`. `traces`: a folder or paths, and options of the command. Raises Failed."""
+    """@return the report of `convtrace origin`. `traces`: a folder or paths, and options of the command. Raises Failed."""
     return report_of("convtrace", ["origin", *traces])
 
 
 def report_of(program, arguments):
-    """The report of a program of the tree that takes `--json FILE` and `--html FILE`. Raises Failed."""
+    """@return the report of a program of the tree that takes `--json FILE` and `--html FILE`. Raises Failed."""
     with tempfile.TemporaryDirectory() as folder:
         told, page = os.path.join(folder, "report.json"), os.path.join(folder, "report.html")
         text = run(program, *map(os.fspath, arguments), "--json", told, "--html", page)
@@ -68,8 +68,8 @@ def report_of(program, arguments):
 
 
 def run(program, *arguments, failures=(_FAILED,)):
-    """@return what a program of the tree prints. What it complains of goes on to stderr. Raises Failed with that where it ends by
-    a signal, or its exit status is one of `failures`."""
+    """@return the stdout of a program of the tree. Its stderr is passed on, or becomes the text of Failed, which is raised if the
+    program ends by a signal or with an exit status in `failures`."""
     done = subprocess.run([tree.program(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           universal_newlines=True)
     if done.returncode < 0 or done.returncode in failures:

@@ -1,4 +1,4 @@
-"""A trace as Python sees it."""
+"""Reads a trace: its metadata, definitions and events."""
 import collections
 import math
 
@@ -36,7 +36,7 @@ class Definitions:
         return None if number == 0 else self._find(self._texts, number, "text")
 
     def kernel(self, number):
-        """(mangled name, family), each None for none."""
+        """@return (mangled name, family) of a kernel, each None if it has none."""
         if number == 0:
             return None, None
         name, family = self._find(self._kernels, number, "kernel")
@@ -62,9 +62,9 @@ class Trace:
     """One .ctrace file. Iterating gives its events as dicts, in the order of their `seq`; the file is
     read as far as the iteration goes, and each iteration begins anew.
 
-    `meta`: dict of what is known of the process. `first_step`, `end_step`: an iteration leaves out the events of
-    earlier steps than the one, and from the other on. `problems`: what was passed over so far, complete after an
-    iteration. `file`: its records. `state`: complete, unclosed or damaged, by what is known so far.
+    `meta`: dict with facts of the process. `first_step`, `end_step`: an iteration gives only the events of steps
+    from `first_step` until before `end_step`. `problems`: the parts skipped so far, complete after an
+    iteration. `file`: its records. `state`: complete, unclosed or damaged, as far as the file was read.
     Raises records.NotATrace, OSError.
     """
 
@@ -94,7 +94,7 @@ class Trace:
             yield from self._events_in(record, definitions)
 
     def frame(self, kind):
-        """The events of one kind as a pandas.DataFrame."""
+        """@return the events of one kind as a pandas.DataFrame."""
         try:
             import pandas
         except ImportError as error:
@@ -103,14 +103,14 @@ class Trace:
         return pandas.DataFrame.from_records([event for event in self if event["record"] == kind])
 
     def _defines(self, record):
-        """A closed trace repeats all definitions; any other has them as they came."""
+        """@return whether a record's definitions are used: with an index the repeated ones, else the original ones."""
         return bool(record.header.flags & records.CONSOLIDATED) == self.file.indexed
 
     def _of_kind(self, kind, wanted=lambda record: True):
         return [r for r in self.file.records if r.header.kind == kind and wanted(r)]
 
     def _events_in(self, record, definitions):
-        """The events of a record; one of definitions adds these where there is no index."""
+        """Yields the events of a record. Without an index a record of definitions adds these."""
         if record.header.kind == records.EVENTS:
             yield from self._events_of(record, definitions)
         elif record.header.kind == records.DEFS and not self.file.indexed and self._defines(record):

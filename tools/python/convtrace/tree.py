@@ -7,11 +7,11 @@ _ROOTS = os.path.join(_FOLDER, "tree"), os.path.normpath(os.path.join(_FOLDER, *
 
 
 def find(relative):
-    """The path of a file of the tree, such as "bin/convtrace"; None if there is no such file."""
+    """@return the path of a file of the tree, such as "bin/convtrace"; None if there is no such file."""
     paths = (os.path.join(root, relative) for root in _ROOTS)
     return next(filter(os.path.isfile, paths), None)
 
 
 def program(name):
-    """What to start for a program of the tree; in a tree that lacks it, that of PATH."""
+    """@return the path of a program of the tree; its bare name, which PATH resolves, if the tree lacks it."""
     return find("bin/" + name) or name

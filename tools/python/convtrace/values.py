@@ -1,4 +1,4 @@
-"""Values of tensors that a trace holds: FORMAT.md section 6.8."""
+"""Reads the values of tensors that are stored in a trace: FORMAT.md section 6.8."""
 import struct
 
 from . import limits, records
@@ -9,11 +9,11 @@ _FRAME = 0x80000000
 
 
 class NotThere(Exception):
-    """The trace does not hold the whole value: its process ended first, or the file is damaged."""
+    """The trace lacks a part of the value: its process ended first, or the file is damaged."""
 
 
 class _Part:
-    """What the beginning of a BLOB record says."""
+    """The header at the beginning of a BLOB record."""
 
     def __init__(self, raw):
         if len(raw) < _HEADER.size:
@@ -29,7 +29,7 @@ class _Part:
 
 
 class Values:
-    """By hash and length. `problems`: what was passed over, as (offset, text)."""
+    """The stored values, by hash and length. `problems`: (offset, text) of the skipped records."""
 
     def __init__(self, file):
         self._file = file
@@ -40,7 +40,7 @@ class Values:
                 self._list(record)
 
     def read(self, hash_, size):
-        """The value's bytes, a part at a time. Raises NotThere."""
+        """Yields the value's bytes, a part at a time. Raises NotThere."""
         offset = 0
         parts = self._parts.get((hash_, size), {})
         while offset < size:
@@ -58,12 +58,12 @@ class Values:
             return
         parts = self._parts.setdefault((part.hash, part.bytes), {})
         known = parts.get(part.offset)
-        # A value may be stored more than once. The copy that needs least serves whoever builds on it.
+        # A value may be stored more than once. The copy with the fewest bases is used.
         if known is None or part.depth < known[0].depth:
             parts[part.offset] = part, record
 
     def _decode(self, content, offset, depth_below):
-        """The part's bytes; its own depth is less than `depth_below`, so that bases come to an end."""
+        """@return the bytes of a part. Its depth must be less than `depth_below`, so that the chain of bases ends."""
         listed, record = self._parts.get(content, {}).get(offset, (None, None))
         if listed is None or listed.depth >= depth_below:
             raise NotThere("the value that it builds on is not in the trace")
@@ -102,8 +102,8 @@ def _planes(part, payload):
 
 
 def _join(part, planes, base):
-    """The elements whose bytes the planes hold, the lowest first. All elements are one long integer, so that a part
-    takes a few operations, however many elements it has."""
+    """@return the elements whose bytes the planes hold, the lowest byte first. All elements are handled as one long integer,
+    so that a part takes a few operations, however many elements it has."""
     width, size = part.width, part.part_bytes
     joined = bytearray(size)
     for at, plane in enumerate(planes):

@@ -1,8 +1,8 @@
-"""Values of a trace as .npy files, with an index that says which is which.
+"""Exports values of a trace as .npy files with an index.
 
-`index.jsonl` has one object a line for each event of capture `snapshot`: what identifies it, the `file` that holds its value
+`index.jsonl` has one line with an object for each event of capture `snapshot`: its identity, the `file` that holds its value
 (events of equal values share one) or null and `why`, and the `dtype` of the tensor. numpy has no bf16 and no 8-bit floats:
-those files hold the raw bits as unsigned integers; of f4e2m1fn a byte holds two values, the first in its lower half.
+those files hold the raw bits as unsigned integers. A byte of f4e2m1fn holds two values, the first in its lower half.
 """
 import json
 import os
@@ -20,7 +20,7 @@ _KEYS = ("seq", "step", "rank", "phase", "scope", "call", "slot", "op", "kernel"
 
 
 def is_export(folder):
-    """Whether `folder` is one, and holds nothing but what export() writes."""
+    """@return whether `folder` is an earlier export, without other files."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
     return all(name == "index.jsonl" or re.fullmatch(r".*-\d+\.npy", name) for name in os.listdir(folder))
@@ -28,7 +28,7 @@ def is_export(folder):
 
 def export(trace, name, folder):
     """Writes `folder`/`name`-SEQ.npy for each value, and adds to `folder`/index.jsonl. Names in a trace do not
-    become names of files. What is not there is added to trace.problems."""
+    become names of files. Missing values are added to trace.problems."""
     values = Values(trace.file)
     written = {}
     with open(os.path.join(folder, "index.jsonl"), "a", encoding="utf-8") as index:
@@ -46,7 +46,7 @@ def export(trace, name, folder):
 
 
 def _file_of(event, values, written, folder, name):
-    """The name of the file that holds the event's value, which is made if no other event had it."""
+    """@return the name of the file with the event's value, which is written if no earlier event had the same value."""
     description = _DESCRIPTIONS[event["dtype"]]
     shape = event["shape"]
     if shape is None:
@@ -61,7 +61,7 @@ def _file_of(event, values, written, folder, name):
 
 
 def _write(path, description, shape, parts):
-    """The format of numpy.save, version 1.0, a part at a time."""
+    """Writes a file in the format of numpy.save, version 1.0, a part at a time."""
     words = "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" % (
         description, "".join("%d, " % extent for extent in shape))
     words += " " * (-(len(words) + 11) % 64) + "\n"

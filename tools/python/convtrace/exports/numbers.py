@@ -1,4 +1,4 @@
-"""Numbers as other programs have them."""
+"""Names and numbers in the forms of other programs."""
 import math
 
 _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn",
@@ -12,6 +12,6 @@ def torch_dtype(name):
 
 
 def std_of_sample(event):
-    """Standard deviation over count - 1, as torch.std gives it; a trace has that over count."""
+    """@return the standard deviation over count - 1, as of torch.std; a trace has the one over count."""
     n = event["finite"]
     return event["std"] * math.sqrt(n / (n - 1)) if n > 1 else math.nan

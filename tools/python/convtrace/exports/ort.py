@@ -1,10 +1,9 @@
-"""Statistics of module outputs and their gradients as the text files of ONNX Runtime's StatisticsSubscriber.
+"""Exports statistics of module outputs and their gradients as the text files of ONNX Runtime's StatisticsSubscriber.
 
-`step_N/NAME_forward`, `step_N/NAME_backward`, and `step_N/order.txt` with their names in order of execution. Several traces
-have a folder each, and `merge_TRACE/step_N_.txt` holds the files of a step in the order of the first trace's first step, as
-merge_activation_summary.py makes them, so that a text diff lines them up. Other than there, mean and std are right in every dtype,
-and minimum and maximum are of
-the finite values.
+The files are `step_N/NAME_forward`, `step_N/NAME_backward`, and `step_N/order.txt` with their names in order of execution.
+Each of several traces has a folder, and `merge_TRACE/step_N_.txt` holds the files of a step in the order of the first
+trace's first step, as merge_activation_summary.py makes them, so that a text diff aligns them. Unlike ONNX Runtime's, mean
+and std are correct in every dtype, and minimum and maximum are those of the finite values.
 """
 import math
 import os
@@ -21,7 +20,7 @@ _MERGED = "merge_"
 
 
 def is_export(folder):
-    """Whether `folder` is one: steps, or traces that hold steps."""
+    """@return whether `folder` is an earlier export: it has folders of steps, or of traces."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
     names = os.listdir(folder)

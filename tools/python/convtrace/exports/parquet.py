@@ -1,6 +1,6 @@
-"""A trace as Parquet: one folder a kind, partitioned by rank, as DuckDB, Spark and Ray read them.
+"""Exports a trace as Parquet: one folder per kind, partitioned by rank, as DuckDB, Spark and Ray read them.
 
-Streams: one row group of each kind is in memory, of at most 64 Ki rows and about 64 MiB. Integers that fit no 64-bit column are
+One row group of each kind is in memory, of at most 64 Ki rows and about 64 MiB. Integers that fit no 64-bit column are
 doubles, with the exact digits in a text column beside them.
 """
 import os
@@ -52,7 +52,7 @@ _FOLDERS = {"stats": "stats", "launch": "launches", "alloc": "allocations", "fre
 
 
 def is_export(folder):
-    """Whether `folder` is one, and holds nothing but what export() writes."""
+    """@return whether `folder` is an earlier export, without other files."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
     kinds = "(%s)" % "|".join(SCHEMAS)
@@ -67,8 +67,8 @@ def is_export(folder):
 
 
 def export(trace, name, folder):
-    """Writes `folder`/KIND/rank=R/`name`.parquet for each kind. A file is there, if empty, for every
-    kind, so that a query over a kind that did not occur gives no rows and not an error."""
+    """Writes `folder`/KIND/rank=R/`name`.parquet for each kind, also for those without events: a query of
+    such a kind gives no rows instead of an error."""
     writers = {kind: _Writer(kind, folder, trace.rank, name) for kind in SCHEMAS}
     try:
         for event in trace:

@@ -1,9 +1,9 @@
-"""Traces of many ranks as Parquet by buckets of steps: KIND/first_step=N/part-M.parquet has the rows of all ranks in the steps from
-N up to the next bucket, sorted by `rank`, and within a rank as in its trace.
+"""Exports traces of many ranks as Parquet by buckets of steps: KIND/first_step=N/part-M.parquet has the rows of all ranks in the
+steps from N up to the next bucket, sorted by `rank`, and within a rank in the order of its trace.
 
-Each trace is first written as parquet.py does; then the rows are brought together. A bucket has steps of 128 MB, so files have 64
-to 256 MB where a job is that large and one step is not larger; a larger bucket has several parts. A row without a step is in the
-bucket of the rows before it. In memory are one row group of a trace and one of the new file.
+Each trace is first written by parquet.py; then the rows are merged. A bucket has steps of 128 MB, so that files have 64 to
+256 MB if a job is large enough; a bucket with a larger step has several parts. A row without a step is in the bucket of the row
+before it. One row group of a trace and one of the new file are in memory.
 """
 import os
 import re
@@ -15,14 +15,14 @@ import pyarrow.parquet
 
 from . import parquet
 
-_RANKS = "ranks"  # a folder beside the tables, until they are done
+_RANKS = "ranks"  # a folder beside the tables, until they are complete
 _BUCKET_BYTES, _LEAST_BYTES, _MOST_BYTES = 128 << 20, 64 << 20, 192 << 20  # of a part until a row group of 64 MiB exceeds it
 _ROW_GROUP, _ROW_GROUP_BYTES = 1 << 16, 64 << 20
 _SPREAD = 64  # steps of one row group whose bytes count one by one
 
 
 def is_export(folder):
-    """Whether `folder` is one, and holds nothing but what join() writes."""
+    """@return whether `folder` is an earlier export, without other files."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
     kind = "(%s)" % "|".join(parquet.SCHEMAS)
@@ -36,12 +36,12 @@ def is_export(folder):
 
 
 def export(trace, name, folder):
-    """Adds a trace; the folder is an export after join()."""
+    """Adds a trace. The folder is a complete export only after join()."""
     parquet.export(trace, name, os.path.join(folder, _RANKS))
 
 
 def join(folder):
-    """Brings the rows of all ranks together."""
+    """Merges the rows of all ranks."""
     ranks = os.path.join(folder, _RANKS)
     for kind in parquet.SCHEMAS:
         _join_kind(kind, os.path.join(ranks, kind), os.path.join(folder, kind))
@@ -65,7 +65,8 @@ def _join_kind(kind, source, target):
 
 
 def _buckets(groups):
-    """The first steps of buckets. @param groups  (first step, last step, bytes) of row groups."""
+    """@param groups  (first step, last step, bytes) of row groups
+    @return the first steps of the buckets"""
     sizes = {}
     for first, last, size in groups:
         steps = min(last - first + 1, _SPREAD)
@@ -83,14 +84,14 @@ def _buckets(groups):
 
 
 class _RankFile:
-    """What parquet.py has written of one kind and trace. `groups`: (first step, last step, bytes) of each row group."""
+    """The file of parquet.py for one kind and trace. `groups`: (first step, last step, bytes) of each row group."""
 
     def __init__(self, rank, path):
         self._rank, self._path = rank, path
         self.groups, self._carried = [], []
         metadata = pyarrow.parquet.read_metadata(path)
         column = metadata.schema.names.index("step") if metadata.num_row_groups else None
-        last = 0  # what has no step is in that of the rows before
+        last = 0  # a row without a step has that of the row before
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             known = group.column(column).statistics
@@ -102,7 +103,7 @@ class _RankFile:
             self.groups.append((first, last, size))
 
     def rows(self, first, end):
-        """Tables of the rows from a step up to another one; None: without a limit."""
+        """Yields tables of the rows from step `first` until before step `end`; None: no limit."""
         for number, (low, high, _) in enumerate(self.groups):
             if (first is not None and high < first) or (end is not None and low >= end):
                 continue
@@ -122,7 +123,7 @@ class _RankFile:
 
 
 class _Parts:
-    """The files of a bucket. The first is there, if empty."""
+    """The files of a bucket. The first one exists even if it is empty."""
 
     def __init__(self, folder, schema):
         os.makedirs(folder)

@@ -1,5 +1,5 @@
-"""A trace for the Perfetto viewer: tracks of steps, modules per thread and launches per stream, counters of memory and
-of every tensor's size (rms) over time, findings as instants. Several ranks lie in one file, a process each.
+"""Exports a trace for the Perfetto viewer: tracks of steps, of modules per thread and of launches per stream, counters of
+memory and of every tensor's rms over time, findings as instants. Several ranks are in one file, as one process each.
 
 The format is protobuf; the few messages are written here. Numbers of fields: perfetto_trace.proto, TracePacket,
 TrackDescriptor, TrackEvent, DebugAnnotation.
@@ -16,7 +16,7 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4  # TrackEvent.Type
 
 
 def is_export(path):
-    """Whether `path` is a file that begins as export() begins it."""
+    """@return whether `path` is a file that begins like an earlier export."""
     if os.path.islink(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -149,7 +149,7 @@ class _Writer:
     def _memory(self, event):
         source = event["source"]
         change = event["bytes"] if event["record"] == "alloc" else -event["bytes"]
-        # What was freed may have been allocated before the trace began.
+        # Freed memory may have been allocated before the trace began.
         self._live[source] = max(0, self._live.get(source, 0) + change)
         track = self._track(("memory", source), "live bytes, " + source, counter=True)
         self._event(event["t_ns"], track, _COUNTER, value=float(self._live[source]))
@@ -160,5 +160,5 @@ class _Writer:
 
 
 def _call_name(scope):
-    """The root module's path is empty, and so is that of a whole backward pass."""
+    """@return the name of a scope's track event. The root module and a whole backward pass have empty paths."""
     return scope["scope"] or ("backward" if scope["phase"] == "backward" else "root module")

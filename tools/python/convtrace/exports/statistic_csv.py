@@ -1,4 +1,4 @@
-"""Statistics as the statistic.csv of MindSpore's Dump: one row for each value, its columns and names.
+"""Exports statistics as the statistic.csv of MindSpore's Dump: one row for each value, with that file's columns and names.
 
 A module or op takes the place of a kernel, its call that of a task; the column MD5 has convtrace's hash.
 """
@@ -15,7 +15,7 @@ _OWN_COLUMNS = ("Rank", "Step")
 
 
 def is_export(path):
-    """Whether `path` is a file that begins as export() begins it."""
+    """@return whether `path` is a file with the header of an earlier export."""
     if os.path.islink(path) or not os.path.isfile(path):
         return False
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
@@ -54,6 +54,6 @@ def _type_of(event):
 
 
 def _name_of(event):
-    """Phase/module/slot's owner, the parts of a path as theirs are."""
+    """@return the name of a value as a path: phase, module, and kernel or op if it has one."""
     scope = event["scope"] or "root"
     return "/".join(part for part in (event["phase"], scope, event["kernel"] or event["op"]) if part)

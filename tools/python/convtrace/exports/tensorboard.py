@@ -1,9 +1,9 @@
-"""Numbers of each step for TensorBoard: a trace is a run.
+"""Exports numbers of each step for TensorBoard: a trace is a run.
 
-Scalars are `loss` (the mean, where a step has several), `loss_scale`, `norm/gradients`, `norm/gradients_unclipped`,
-`norm/parameters` (after the update), the same of modules as `gradients/MODULE` and `parameters/MODULE`,
-`update_ratio/largest` (of a parameter's update by its norm, estimated from sketches), `nan` and `inf` (elements of all
-values), and `overhead` (of tracing, where a trace has what it cost). Findings are texts.
+Scalars are `loss` (the mean if a step has several), `loss_scale`, `norm/gradients`, `norm/gradients_unclipped`,
+`norm/parameters` (after the update), the same norms of modules as `gradients/MODULE` and `parameters/MODULE`,
+`update_ratio/largest` (norm of a parameter's update divided by the parameter's norm, estimated from sketches), `nan` and
+`inf` (numbers of elements in all values), and `overhead` (of tracing, if the trace has it). Findings are texts.
 """
 import math
 import os
@@ -23,7 +23,7 @@ _NORMS = {"grad": "gradients", "grad_unclipped": "gradients_unclipped", "param":
 
 
 def is_export(folder):
-    """Whether `folder` is one, of one trace or of several, and holds nothing but what export() writes."""
+    """@return whether `folder` is an earlier export of one or several traces, without other files."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
     return all(_FILE.fullmatch(name) for place, folders, names in os.walk(folder) for name in names)
@@ -36,8 +36,8 @@ def export(trace, name, folder):
 
 
 def follow(trace, folder):
-    """As export(), of a trace that may be growing: pauses where the trace has no further event now, with all that was
-    known of finished steps on the disk."""
+    """Exports a trace that may be growing: yields when the trace has no further event now, after the numbers of finished
+    steps were written to disk."""
     file = EventFileWriter(folder, max_queue_size=1000, filename_suffix=_SUFFIX)
     run = _Run(trace, file)
     try:

@@ -10,7 +10,7 @@ _RULES = ("tol", "ignore", "exact", "layouts", "step-offset", "map")
 
 
 def main(arguments=None):
-    """The exit code of the program whose work is done; 2 for usage and for an engine that is not there."""
+    """Runs a job. @return the exit code of `convtrace origin` or `convtrace-diff`; 2 for a usage error or a missing engine."""
     parser = argparse.ArgumentParser(prog="python -m convtrace.jobs", description=(
         "convtrace origin and convtrace-diff for folders and object stores of many traces, with the same JSON and exit codes"))
     commands = parser.add_subparsers(dest="command", required=True, metavar="origin|diff")
@@ -45,7 +45,7 @@ def main(arguments=None):
 
 
 def _end(number, _):
-    """What was written for a while goes away, as after Ctrl-C."""
+    """Ends the process at SIGTERM by an exception, so that temporary files are removed as after Ctrl-C."""
     raise SystemExit(128 + number)
 
 

@@ -1,7 +1,7 @@
-"""Digests of traces, as `convtrace origin --digest` writes them and `--digests` reads them, to and from tables of pyarrow.
+"""Converts digests of traces, which `convtrace origin --digest` writes and `--digests` reads, to and from tables of pyarrow.
 
-The bytes are described in tools/origin/digest/table_codec.h. A column of a table of pyarrow is the signed type of the same size
-(every engine has those), a text, or bytes; a table that a file is made of has a column `held_by`, a list of structs.
+The bytes are described in tools/origin/digest/table_codec.h. A column of a pyarrow table has the signed type of the same size
+(every engine has those), text, or bytes. A merged table also has a column `held_by`, a list of structs.
 """
 import collections
 import json
@@ -19,11 +19,11 @@ Table = collections.namedtuple("Table", "name row member")  # of row, member: li
 
 
 class Damaged(ValueError):
-    """Bytes that are no digest."""
+    """The bytes are not a digest."""
 
 
 def read_head(file):
-    """(the head's bytes, its tables)."""
+    """@return (the head's bytes, its tables)."""
     begin = file.read(len(_MAGIC) + 4)
     if len(begin) != len(_MAGIC) + 4 or begin[:len(_MAGIC)] != _MAGIC:
         raise Damaged("no digest")
@@ -34,7 +34,8 @@ def read_head(file):
 
 
 def read(file):
-    """(the head's bytes, tables, {name of a table: a pyarrow.Table of rows with one member each}) of a digest of one trace."""
+    """Reads the digest of one trace.
+    @return (the head's bytes, tables, {name of a table: a pyarrow.Table of rows with one member each})"""
     head, tables = read_head(file)
     found = {table.name: [] for table in tables}
     while True:
@@ -79,7 +80,7 @@ def write_block(file, tables, name, batch):
 
 
 def write_window(file, last_step):
-    """Ends a window; None: the last one."""
+    """Writes the end of a window. `last_step`: None for the last window."""
     file.write(struct.pack("<IIIQ", _WINDOW, 0xFFFFFFFF if last_step is None else last_step, 0, 0))
 
 
@@ -93,7 +94,7 @@ def _type(kind):
 
 
 def _column(data, at, rows, kind):
-    """(the column that begins at a byte, the first byte behind it)."""
+    """@return (the column that begins at a byte, the position after it)."""
     if kind == "text":
         lengths = numpy.frombuffer(data, "<u4", rows, at)
         return _texts(data, at + 4 * rows, lengths)
@@ -121,7 +122,7 @@ def _texts(data, at, lengths):
 
 
 def _bytes(column, kind):
-    """The bytes of a column in a block, in pieces."""
+    """@return the bytes of a column in a block, in pieces."""
     if kind != "text" and not kind.startswith("bytes"):
         return [numpy.asarray(column.cast(_type(kind))).tobytes()]
     known = column.fill_null("" if kind == "text" else b"")

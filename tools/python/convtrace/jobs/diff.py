@@ -1,4 +1,4 @@
-"""`convtrace-diff` of two jobs on an engine: a task for each rank's pair of traces, one verdict of what the tasks found."""
+"""`convtrace-diff` of two jobs on an engine: one task for each rank's pair of traces, one verdict from all their results."""
 import json
 import struct
 import sys
@@ -9,7 +9,7 @@ import pyarrow.parquet
 
 from . import places, tasks
 
-# What a task found: of the pair alone for queries, and `found` for the program that joins all.
+# The result of a task: columns about its pair for queries, and `found` for the program that joins all results.
 _SCHEMA = pyarrow.schema([("number", pyarrow.int32()), ("rank", pyarrow.int32()), ("base", pyarrow.string()), ("cand", pyarrow.string()),
                           ("verdict", pyarrow.string()), ("values", pyarrow.int64()), ("root_step", pyarrow.int64()),
                           ("root_scope", pyarrow.string()), ("root_slot", pyarrow.string()), ("report", pyarrow.string()),
@@ -17,7 +17,7 @@ _SCHEMA = pyarrow.schema([("number", pyarrow.int32()), ("rank", pyarrow.int32())
 
 
 def run(engine, base, cand, folder, arguments=(), rules=()):
-    """Runs the job and the program, which writes to stdout, stderr and where its `arguments` say.
+    """Runs the job and the program, which writes to stdout, stderr and the files in its `arguments`.
 
     folder   of places.output(): gets the table `parts`
     rules    options of convtrace-diff that say how values are compared

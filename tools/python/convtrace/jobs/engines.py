@@ -1,11 +1,11 @@
-"""DuckDB and Spark, as far as jobs need them. Both have
+"""The engines DuckDB and Spark. Both have
 
-    each(function, tasks)             what function(task) returns for each task, in their order; an exception is returned, too
-    write(sql, views, folder, by)     the rows of a query as Parquet, partitioned by a column, or in one folder where `by` is None
-    members(names)                    the SQL of a struct of columns
-    is_local                          whether all runs on this machine
+    each(function, tasks)             returns, in order, the result of function(task) or the exception that it raised
+    write(sql, views, folder, by)     writes the rows of a query as Parquet, partitioned by the column `by` unless it is None
+    members(names)                    returns the SQL of a struct of columns
+    is_local                          whether everything runs on this machine
 
-`views` maps names in the query to folders of Parquet files. A folder that was there is replaced.
+`views` maps names in the query to folders of Parquet files. An existing folder is replaced.
 """
 import concurrent.futures
 import os
@@ -53,7 +53,7 @@ class DuckDb:
 
 
 class Spark:
-    """Tasks run where Spark runs them. This package is there, with the programs beside it, and sees the same folders."""
+    """Tasks run on Spark's workers. They need this package, its programs and the same folders."""
 
     def __init__(self, master=None, **_):
         from pyspark.sql import SparkSession
@@ -94,7 +94,7 @@ ENGINES = {"duckdb": DuckDb, "spark": Spark}
 
 
 class _Caught:
-    """A function that is tried again when it fails, and whose last exception is its answer: the other tasks go on."""
+    """A function that is retried when it fails, and returns its last exception, so that the other tasks continue."""
 
     def __init__(self, function, tries=_TRIES):
         self._function, self._tries = function, tries
@@ -113,5 +113,5 @@ def _quoted(text):
 
 
 def _url(place):
-    """Spark takes a path for one of the cluster's default file system."""
+    """@return a path as a URL, since Spark takes a bare path for one of the cluster's default file system."""
     return place if places.is_url(place) else "file://" + os.path.abspath(place)

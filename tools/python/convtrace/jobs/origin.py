@@ -1,4 +1,4 @@
-"""`convtrace origin` on an engine: a digest of each trace, rows that are equal on several ranks brought together, one verdict."""
+"""`convtrace origin` on an engine: a digest of each trace, equal rows of several ranks merged, one verdict."""
 import io
 import os
 
@@ -9,13 +9,13 @@ from . import blocks, places, tasks
 
 _MOST_EVENTS = 6_000_000  # in a window, as the program has it
 
-# Rows that differ in their members alone become one. `at_step` is among the columns, so a row is in one window.
+# Merges rows that differ only in their members. `at_step` is among the columns, so a row is in one window.
 _TOGETHER = """
 SELECT CAST(floor((CAST(at_step AS BIGINT) + CASE WHEN at_step < 0 THEN 4294967296 ELSE 0 END) / {steps}) AS BIGINT)
            AS window_number, {row}, array_agg({members}) AS held_by
 FROM {table} GROUP BY {row}"""
 
-# The nodes of the graph, for queries: who came to a collective, whether all called one operation, with how many results they left.
+# The nodes of the graph, for queries: the callers of a collective, whether all called one operation, and the number of results.
 _COLLECTIVES = """
 SELECT c.in_group, c.number, min(c.step) AS step, min(c.op) AS op, min(c.op) = max(c.op) AS one_op, min(c.scope) AS scope,
        max(c.group_size) AS group_size, count(*) AS callers, count(DISTINCT r.hash) AS results, max(coalesce(r.bad, 0)) AS bad
@@ -26,7 +26,7 @@ WHERE c.op NOT IN ('send', 'recv') GROUP BY c.in_group, c.number"""
 
 
 def run(engine, paths, folder, arguments=(), window_steps=None):
-    """Runs the job and the program, which writes to stdout, stderr and where its `arguments` say.
+    """Runs the job and the program, which writes to stdout, stderr and the files in its `arguments`.
 
     folder         of places.output(): gets the tables `digests`, `traces`, `reduced` and `collectives`
     window_steps   steps that the program has in memory at once; None: as many as hold 6 million events
@@ -49,7 +49,7 @@ def run(engine, paths, folder, arguments=(), window_steps=None):
 
 
 def _digest(task):
-    """(the head of the digest, the row of the trace); the other rows are written."""
+    """Makes the digest of a trace and writes its rows. @return (the head of the digest, the row of the trace)"""
     number, path, folder = task
     with places.local(path) as file:
         head, tables, found = blocks.read(io.BytesIO(tasks.run_program("convtrace", "origin", "--digest", "-", "--", file)))
@@ -81,7 +81,7 @@ def _window_steps(rows):
 
 
 def _reduce(engine, folder, tables, steps):
-    """{name of a table: the folder of its rows, partitioned by window}."""
+    """Merges the rows of the digests. @return {name of a table: the folder of its rows, partitioned by window}"""
     digests = {table.name: places.join(folder, "digests", table.name) for table in tables}
     reduced = {table.name: places.join(folder, "reduced", table.name) for table in tables}
     for table in tables:
@@ -109,7 +109,7 @@ def _feed(file, head, tables, traces, reduced, steps):
 
 
 def _partitioned(folder):
-    """{window: the fragments of a folder's dataset}."""
+    """@return {window: the fragments of a folder's dataset}."""
     system, inside = places.opened(folder)
     found = {}
     for fragment in pyarrow.dataset.dataset(inside, filesystem=system, format="parquet").get_fragments():

@@ -1,4 +1,4 @@
-"""Where traces and results are: folders of this machine, or URLs that pyarrow knows (s3://, gs://, hdfs://, file://)."""
+"""Places of traces and results: folders of this machine, or URLs that pyarrow knows (s3://, gs://, hdfs://, file://)."""
 import contextlib
 import fcntl
 import os
@@ -15,7 +15,7 @@ _MAGIC = b"\x89CTR\r\n\x1a\n"  # what a trace begins with
 
 
 class Taken(RuntimeError):
-    """A folder that holds something else, or that another job writes to."""
+    """The folder has other content, or another job writes to it."""
 
 
 def is_url(path):
@@ -23,7 +23,7 @@ def is_url(path):
 
 
 def opened(path):
-    """(a pyarrow.fs.FileSystem, the path in it)."""
+    """@return (a pyarrow.fs.FileSystem, the path in it) of a place."""
     if is_url(path):
         return fs.FileSystem.from_uri(path)
     return fs.LocalFileSystem(), os.path.abspath(path)
@@ -35,8 +35,8 @@ def join(folder, *names):
 
 @contextlib.contextmanager
 def output(folder):
-    """A folder for tables, for this job alone: new, empty, or that of an earlier job, whose tables go away. In an object store
-    nothing keeps a second job out. @raise Taken"""
+    """Reserves a folder for the tables of this job: it is new, empty, or that of an earlier job, whose tables are removed. In
+    an object store a second job is not kept out. @raise Taken"""
     if re.search(r"[][*?{}\\]", folder):
         raise Taken("%s: engines take the name for a pattern: use one without [ ] * ? { } and \\" % folder)
     system, inside = opened(folder)
@@ -72,7 +72,8 @@ def is_folder(path):
 
 
 def traces(path):
-    """The traces of a folder, whatever their names are, sorted; of a file, or of what is not there, the path itself."""
+    """@return the sorted paths of the traces in a folder, in a local one also of those not named *.ctrace; the path itself for
+    a file or a missing place."""
     if not is_folder(path):
         return [path]
     if not is_url(path):
@@ -85,7 +86,7 @@ def traces(path):
 
 @contextlib.contextmanager
 def local(path):
-    """The path of a file of this machine with the contents of `path`: itself, or a copy that goes away."""
+    """Gives the path of a local file with the contents of `path`: itself, or a temporary copy."""
     if not is_url(path):
         yield path
         return

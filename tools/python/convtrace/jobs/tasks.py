@@ -1,4 +1,4 @@
-"""What a task of the map does: starts an installed program, and writes what it says as Parquet."""
+"""The work of a task of the map: starts an installed program, and writes its output as Parquet."""
 import os
 import signal
 import subprocess
@@ -13,11 +13,11 @@ UNREADABLE = 2101  # as in tools/common/complaints.h
 
 
 class Failed(RuntimeError):
-    """A program that did not do its work, with its reason."""
+    """A program has failed. The message has its reason."""
 
 
 def run_program(name, *arguments, given=b""):
-    """What the program wrote to stdout, as bytes. @param given  to its stdin. @raise Failed  if it fails."""
+    """Runs a program. @param given  bytes for its stdin. @return its stdout, as bytes. @raise Failed  if it fails"""
     done = subprocess.run([tree.program(name), *arguments], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode == 0:
         return done.stdout
@@ -27,7 +27,8 @@ def run_program(name, *arguments, given=b""):
 
 
 def judge(name, *arguments, write):
-    """The exit code of a program that reads what write(file) writes, and says what it says to this process's stdout and stderr."""
+    """Runs a program whose stdin is written by write(file), and whose output goes to this process's stdout and stderr.
+    @return its exit code"""
     program = subprocess.Popen([tree.program(name), *arguments], stdin=subprocess.PIPE)
     try:
         with program.stdin as file:
@@ -38,7 +39,7 @@ def judge(name, *arguments, write):
 
 
 def write_table(table, folder, name):
-    """A file of Parquet, which is there whole or not at all."""
+    """Writes a Parquet file atomically: it exists complete or not at all."""
     system, inside = places.opened(folder)
     system.create_dir(inside)
     unfinished = os.path.join(inside, "_%s.unfinished" % name)
@@ -48,23 +49,23 @@ def write_table(table, folder, name):
 
 
 def reason(error):
-    """Why a task failed, in one line."""
+    """@return the reason of a failed task, in one line."""
     return "the task that reads it has failed: " + " ".join(str(error).split())[:500]
 
 
 def problem(path, error):
-    """The line of a trace whose task failed, as that of a trace that cannot be read."""
+    """@return the message for a trace whose task failed, in the form of that for an unreadable trace."""
     return "CT-%d %s: %s" % (UNREADABLE, _escaped(path), _escaped(reason(error)))
 
 
 def _escaped(text):
-    """As tools::escape_text has it: one line, whatever a name or a trace holds."""
+    """@return a text in one line, with unprintable characters escaped as by tools::escape_text."""
     return "".join(c if c.isprintable() else c.encode("utf-8", "surrogateescape").decode("latin-1").encode("unicode_escape").decode()
                    for c in text)
 
 
 def report(path, error):
-    """Tells the user. @return the line."""
+    """Prints the message of a failed task to stderr. @return the message."""
     line = problem(path, error)
     print("convtrace: " + line, file=sys.stderr)
     return line
