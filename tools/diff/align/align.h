@@ -20,7 +20,7 @@
 
 namespace convtrace::diff {
 
-/// How a match was found, from the most certain on.
+/// The ways to find a match, the most certain first.
 #define CONVTRACE_DIFF_MATCHED_BY(X)                              \
   X(kStableKey, "stable key")                                     \
   X(kOccurrence, "stable key and occurrence")                     \

@@ -18,7 +18,8 @@ namespace convtrace::diff {
 void undo_reordering(Alignment& alignment, std::span<const ValueRecord> base,
                      std::span<const ValueRecord> cand);
 
-/// Where one run has more losses of one key in a step, exchanges partners so that equal ones are paired.
+/// If one run has more losses of one key in a step, exchanges partners so that equal ones are
+/// paired.
 void pair_losses(Alignment& alignment, std::span<const ValueRecord> base,
                  std::span<const ValueRecord> cand);
 

@@ -20,7 +20,7 @@
 
 namespace convtrace::diff {
 
-/// How far the two runs' values differ, over a set of values.
+/// The difference of the two runs' values, over a set of values.
 struct Difference {
   double rms = 0;     ///< the largest relative difference; infinite where no number says it
   double unit = 0;    ///< unit roundoff of the coarsest type

@@ -67,7 +67,7 @@ class Updates {
   [[nodiscard]] std::vector<UpdateFault> judge();
 
  private:
-  /// How the update of one parameter differs, or that of several together.
+  /// The difference of one parameter's update, or of several together.
   struct Update {
     uint32_t match = 0;
     double base = 0, cand = 0;      ///< squared norms

@@ -160,7 +160,8 @@ std::optional<Cause> by_optimizer_setting(const DiffResult& result) {
   return Cause{"setting", fact_text(*fact), {update_evidence(*result.root)}};
 }
 
-/// A run that goes on from weights of the other, and whose optimizer has not counted the updates before.
+/// One run continues from weights of the other one, and its optimizer has not counted the earlier
+/// updates.
 std::optional<Cause> by_optimizer_state(const DiffResult& result) {
   const RootReport& root = *result.root;
   const StepOffset& offset = result.step_offset;

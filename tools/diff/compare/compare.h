@@ -84,8 +84,8 @@ struct ValueView {
 
 /// Sketches are stored in f32, so a relative distance below this is lost in their rounding.
 inline constexpr double kSketchFloor = 0x1p-22;
-/// @return the relative distance below which the sketches of two values say nothing: kSketchFloor
-/// for types finer than f32, else 0; 0 without sketches.
+/// @return the relative distance below which the sketches of two values are no evidence:
+/// kSketchFloor for types finer than f32, else 0; 0 without sketches.
 [[nodiscard]] double sketch_floor(const ValueView& base, const ValueView& cand);
 
 /// @return the root mean square of `count` elements with that norm; 0 if there are none.

@@ -24,7 +24,7 @@ inline constexpr std::array<double, 3> kWithin = {1e-2, 1e-3, 1e-4};
 /// Buckets of units in the last place: 0, 1, 2 to 3, 4 to 15, 16 to 255, 256 to 65535, more.
 inline constexpr std::array<uint64_t, 6> kUlpLimits = {0, 1, 3, 15, 255, 65535};
 
-/// How the finite values of both runs spread between the smallest and the largest of them.
+/// The distribution of both runs' finite values, between the smallest and the largest of them.
 struct Histogram {
   static constexpr size_t kBins = 40;  ///< as many bars as a phone shows
   double low = 0, high = 0;            ///< limits of the first and the last bin

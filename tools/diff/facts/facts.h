@@ -61,7 +61,7 @@ struct CodePlace {
 
 /// @return one line, not escaped: "Dropout p: 0.1 | 0.12 in blocks.*.drop (6 modules)".
 [[nodiscard]] std::string fact_text(const FactDifference& fact);
-/// @return "LayerNorm, model.py:41, called at model.py:88"; "" if nothing is known.
+/// @return "LayerNorm, model.py:41, called at model.py:88"; "" if the place is unknown.
 [[nodiscard]] std::string code_text(const CodePlace& place);
 /// @return one line, not escaped: "cpp_fused_gelu_4 made of linear_1, gelu at model.py:6".
 [[nodiscard]] std::string generated_text(const GeneratedCall& call);

@@ -21,7 +21,7 @@ struct PreflightEntry {
 /// The entry of environment variables whose hashes differ: "NAME=#HASH NAME=#HASH".
 inline constexpr const char* kEnvironment = "environment";
 
-/// How a process was started; unknown parts are empty.
+/// The start of a process; unknown parts are empty.
 struct RunCommand {
   std::vector<std::string> words;  ///< the command line
   std::string executable;          ///< the path of Python

@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// How the best alignment that ends in a cell ends: with a pair, or with a gap in one sequence.
+/// The last element of the best alignment up to a cell: a pair, or a gap in one sequence.
 enum State : uint8_t { kPair, kOnlyA, kOnlyB };
 
 struct Cell {

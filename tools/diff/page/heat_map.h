@@ -1,7 +1,7 @@
 #pragma once
 /// @file heat_map.h
-/// How far apart the runs are in each module, phase and step, for the map of the HTML page, and in each
-/// step as a whole, for its chart of growth.
+/// The size of the difference in each module, phase and step, for the map of the HTML page, and in
+/// each step as a whole, for its chart of growth.
 ///
 /// Memory:   two bytes for each module, phase and step.
 /// Threads:  not thread-safe.
@@ -19,9 +19,9 @@
 
 namespace convtrace::diff {
 
-/// By how many times its limit a difference is; in exact comparison, which has no limit, by how many times
-/// the unit roundoff of the value's type. kNoNumber: values differ, and the difference has no size (a NaN,
-/// another shape).
+/// A difference in multiples of its limit; in exact comparison, which has no limit, in multiples of
+/// the unit roundoff of the value's type. kNoNumber: values differ, and the difference has no size
+/// (a NaN, another shape).
 enum class Heat : uint8_t {
   kNothing,  ///< nothing was compared
   kEqual,

@@ -17,7 +17,7 @@ class RootSection {
 
   /// A list item: the code to look at; nothing if it is not known.
   void code() const;
-  /// How far the values differ.
+  /// The size of the difference.
   void differences() const;
   /// A list item: the commands that store the root's values in both runs.
   void commands() const;

@@ -23,7 +23,7 @@
 
 namespace convtrace::diff {
 
-/// How many values an enumeration has, where format/base/named_enum.h does not know it.
+/// The number of values of an enumeration that format/base/named_enum.h does not know.
 template <typename T>
 inline constexpr size_t kValues = format::kEnumCount<T>;
 

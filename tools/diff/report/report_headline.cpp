@@ -58,7 +58,7 @@ std::string holder_text(const RootReport& root) {
          (root.holder->in_cand ? "candidate" : "baseline");
 }
 
-/// Who made the gradient, and who received it.
+/// @return the call that made the gradient, and the one that received it.
 std::string maker_headline(const RootReport& root, bool with_rank) {
   const MadeBy& made = *root.made_by;
   const Maker& receiver = made.receiver;

@@ -46,7 +46,7 @@ Json elements_json(const ElementReport& e) {
   return json;
 }
 
-/// Where a value, or a finding, is.
+/// @return the place of a value or a finding.
 Json place_json(const auto& place) {
   return {{"rank", place.rank},
           {"step", step_json(place.step)},
@@ -202,7 +202,8 @@ Json summary_json(const StepSummary& s) {
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 
-/// How each rank fares by itself; whether the runs can be compared is said of all together.
+/// @return the result of each rank by itself. Whether the runs can be compared is decided for all
+/// ranks together.
 Json ranks_json(const std::vector<RankReport>& ranks) {
   Json list = Json::array();
   for (const RankReport& rank : ranks) {

@@ -32,7 +32,7 @@ std::string samples_text(const SideReport& side) {
 
 struct StatName {
   const char* name;
-  Field field;  ///< that it shows; kNone for none
+  Field field;  ///< the field shown by it, or kNone
 };
 constexpr StatName kStatNames[] = {
     {"mean", Field::kMean}, {"std", Field::kNone},    {"l1", Field::kNone},

@@ -38,7 +38,8 @@ struct StatRow {
 [[nodiscard]] std::vector<std::string> shortened(std::vector<std::string> lines, size_t most);
 /// One sentence about what happened at the root.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
-/// Whose backward made the root and how that is known; "" if the root is no such gradient.
+/// The call whose backward made the root, and the evidence for it; "" if the root is no such
+/// gradient.
 [[nodiscard]] std::string maker_line(const RootReport& root);
 /// Step and phase of the root, with an explanation; "" without a root.
 [[nodiscard]] std::string phase_text(const DiffResult& result);
@@ -56,7 +57,7 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> replica_lines(const DiffResult& result);
 /// The first few alias_patterns, in words.
 [[nodiscard]] std::vector<std::string> alias_lines(const DiffResult& result);
-/// How the two records were matched.
+/// The way in which the two records were matched.
 [[nodiscard]] std::string match_text(const RecordReport& record);
 /// The modules that have another name in the candidate; "" if none has.
 [[nodiscard]] std::string renamed_text(const DiffResult& result);
@@ -92,7 +93,8 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> unread_lines(const DiffResult& result);
 /// Modules, ops and inputs that only one run has, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
-/// Which ranks were put together, and what could not be; none where ranks are compared with ranks.
+/// The combined ranks, and values that could not be combined; none if ranks are compared one by
+/// one.
 [[nodiscard]] std::vector<std::string> whole_lines(const DiffResult& result);
 /// Inputs that have another type or shape while the outputs agree: their number, "" if there are
 /// none; and a line for each slot and pair of forms.
@@ -104,7 +106,7 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
 /// @return whether all compared values have the same bits, apart from inputs in other forms.
 [[nodiscard]] bool is_identical(const DiffResult& result);
-/// How far rounding grew before the root, or before the end; "" if it did not grow.
+/// The growth of rounding before the root, or before the end; "" if it did not grow.
 [[nodiscard]] std::string carried_text(const DiffResult& result);
 /// The value whose difference is shown: the root's, or for changed-between the first value that it
 /// affected.

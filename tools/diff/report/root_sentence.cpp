@@ -91,7 +91,7 @@ std::string agreement_before(const RootReport& root, const std::string& subject,
   return text;
 }
 
-/// By phase: what a root in that phase means, as far as what is before it was compared.
+/// @return the meaning of a root in its phase, given the values compared before it.
 std::string meaning_of_root(const RootReport& root) {
   switch (root.record.phase) {
     case format::Phase::kData:

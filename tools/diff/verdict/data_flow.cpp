@@ -154,7 +154,7 @@ class Flow {
   DataFlow flow_;
 };
 
-/// How well the gradients of a run are, by the comparison with those of the other.
+/// The health of a run's gradients, by their comparison with those of the other run.
 class Healths {
  public:
   Healths(const StepPair& pair, bool in_base) : pair_(pair) {

@@ -66,7 +66,7 @@ struct RecordReport {
   uint32_t call = 0;
   std::string cand_scope, cand_slot;  ///< names in the candidate
   MatchedBy how = MatchedBy::kStableKey;
-  float confidence = 1;  ///< that both records belong to one value
+  float confidence = 1;  ///< the confidence that both records belong to one value
   Comparison comparison;
   SideReport base, cand;
   std::optional<ElementReport> elements{};  ///< set if both runs stored the value
@@ -174,14 +174,14 @@ struct RegionCall {
   bool unchanged = false;  ///< its output memory has the old contents (root_region.h)
 };
 
-/// Where in a compiled region the root lies: the calls that may have made it.
+/// The place of the root within a compiled region: the calls that may have made it.
 struct RegionPlace {
   std::string name{};               ///< "0/1 backward"; "" if none is known
   bool border_equal = false;        ///< all values of modules before the root agree
   std::vector<RegionCall> calls{};  ///< empty: the root lies in no region
 };
 
-/// How well two runs were aligned, in the steps that both have.
+/// The completeness of the alignment of two runs, in the steps that both have.
 struct Aligned {
   uint64_t matched = 0;         ///< values with a partner
   uint64_t base = 0, cand = 0;  ///< values of each run

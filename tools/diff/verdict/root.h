@@ -28,7 +28,7 @@ struct RootChoice {
 /// between its producer and a consumer, or an op that wrote its operand, before that.
 [[nodiscard]] std::optional<RootChoice> choose_root(const StepPair& pair);
 
-/// Notes what the first `end` matches show of data, outputs, losses and gradients.
+/// Notes the agreement of data, outputs, losses and gradients in the first `end` matches.
 void show_before(const StepPair& pair, uint32_t end, RootReport& root);
 
 /// @return the root with everything that its step shows; the caller adds what came before the step.

@@ -1,8 +1,8 @@
 #pragma once
 /// @file root_region.h
-/// Where in a compiled region a root lies. A run that is not compiled, or whose compiler fused
-/// otherwise, has no counterpart of the region's calls: then the root is what modules have in both
-/// runs, and the calls between it and the last value that agrees are those that may have made it.
+/// The place of a root within a compiled region. A run that is not compiled, or whose compiler
+/// fused otherwise, has no counterpart of the region's calls. Then the root is a module's value,
+/// which both runs have, and the calls between it and the last value that agrees may have made it.
 ///
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "Compiled regions".

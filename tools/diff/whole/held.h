@@ -27,7 +27,7 @@ struct Held {
 struct HeldValue {
   RecordKey key;
   std::vector<Held> by_rank{};
-  /// How many ranks hold each content (content_of), once count_contents() has run.
+  /// The number of ranks with each content (content_of), once count_contents() has run.
   std::map<uint64_t, uint64_t> contents{};
   uint64_t at = 0;  ///< ns of a clock that all ranks share, of the first rank that has it
   size_t made = 0;  ///< index of the record that was made of them

@@ -1,6 +1,6 @@
 #pragma once
 /// @file moves.h
-/// How far the pieces of parameters move from step to step.
+/// The change of the pieces of parameters from step to step.
 ///
 /// Place:    whole_values.h, one of each run.
 /// Memory:   the sketch and the hash of each parameter of a rank.

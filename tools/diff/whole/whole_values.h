@@ -68,7 +68,7 @@ class WholeValues {
   };
   struct Side {
     std::vector<Chosen> chosen;
-    std::optional<size_t> data_parts;  ///< in which the batch comes, by what modules get as data
+    std::optional<size_t> data_parts;  ///< parts of the batch, by the modules' data
     size_t loss_parts = 1;             ///< the same by the losses
     bool sums_losses = false;
     Moves moves;

@@ -258,8 +258,8 @@ class Search {
     return found;
   }
 
-  /// Nobody recorded took the value: the next call that takes a new one, or the module around, has
-  /// what was made of it.
+  /// Used if no recorded call took the value: the next call that takes a new value, or the
+  /// enclosing module, has the result that was made of it.
   [[nodiscard]] MadeBy by_order() const {
     const size_t from = outputs_.empty() ? 0 : outputs_.front() + 1;
     const Passed* last_op = nullptr;

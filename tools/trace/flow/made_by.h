@@ -52,7 +52,7 @@ struct Maker {
 
 struct MadeBy {
   HowKnown how = HowKnown::kBegin;
-  Maker receiver{};                   ///< who received it, as `slot`
+  Maker receiver{};                   ///< the call that received it, in its `slot`
   std::vector<Maker> makers{};        ///< one of these; empty: the loss
   std::vector<std::string> around{};  ///< modules whose own code may have taken the value, too
 
@@ -84,7 +84,7 @@ using HealthOf = std::function<Health(size_t)>;  ///< by index
 [[nodiscard]] std::string makers_text(const MadeBy& made);
 /// "made by the backward of ...", "likely made by the backward of ..."
 [[nodiscard]] std::string made_text(const MadeBy& made);
-/// How that is known, and what may have had a part in it.
+/// The evidence for that, and other modules that may have had a part in it.
 [[nodiscard]] std::string how_text(const MadeBy& made);
 [[nodiscard]] tools::Json made_by_json(const MadeBy& made);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file relations.h
-/// How recorded values of a step belong together: one call, one memory, equal bytes.
+/// The relations of recorded values in a step: one call, one memory, equal bytes.
 ///
 /// Threads:  pure functions.
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file distance.h
-/// How far apart two tensors are by their sketches, and how far rounding alone brings them.
+/// The distance of two tensors by their sketches, and the distance that rounding alone causes.
 ///
 /// Threads:  pure functions.
 /// Source:   format/FORMAT.md "Sketches".

@@ -75,11 +75,11 @@ struct KeyHash {
   size_t operator()(const LaunchKey& key) const noexcept;
 };
 
-/// The one rank that holds what the other run has nowhere, as far as one stands out (whole_values.cpp).
+/// The rank whose value cannot be part of the other run's, if one stands out (whole_values.cpp).
 struct OddRank {
   uint32_t rank = 0;
-  double by = 0;    ///< how far from the other run's value, relative; infinite: certainly
-  double next = 0;  ///< the same of the rank that comes next
+  double by = 0;    ///< relative excess over the other run's value; infinite: certain
+  double next = 0;  ///< the same for the second rank
 };
 
 struct ValueRecord {
@@ -87,7 +87,7 @@ struct ValueRecord {
   Role kind = Role::kOther;
   format::StringId tensor;  ///< the slot's text after the colon: joins `grad:w` with `param:w`
   format::StringId before;  ///< for an operand after its op: the operand's slot before the op
-  format::StringId kernel;  ///< as the driver names it, or none
+  format::StringId kernel;  ///< the driver's name of it, or none
   uint64_t t_ns = 0;
   uint64_t seq = 0;
   uint32_t thread = 0;  ///< native id

@@ -31,7 +31,7 @@ enum class Role : uint8_t {
   kArgument,  ///< an operand of a kernel
   kState,     ///< the state of an optimizer
   kLossScale,
-  kGradientNorm,    ///< that a clipping function returned
+  kGradientNorm,    ///< the norm that a clipping function returned
   kGradientBefore,  ///< a leaf's gradient before a backward that may accumulate into it
   kGradientAfter,   ///< the same after that backward
 };
