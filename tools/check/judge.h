@@ -37,8 +37,8 @@ struct RankResult {
   std::vector<Finding> findings;
   std::vector<std::pair<std::string_view, uint64_t>> looks;
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded
-  std::vector<RankStep> steps;  ///< that train
-  uint64_t late_values = 0;     ///< that arrived after their steps were judged
+  std::vector<RankStep> steps;  ///< the steps that train
+  uint64_t late_values = 0;     ///< values that arrived after their steps were judged
   uint64_t values = 0, steps_seen = 0, steps_trained = 0;
   bool complete = true;  ///< closed and undamaged
 };

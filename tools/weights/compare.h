@@ -15,7 +15,7 @@
 
 namespace convtrace::weights {
 
-/// How the other program calls its modules.
+/// The names of the other program's modules.
 struct Names {
   diff::FusedNames fused = diff::usual_fused_names();
   std::vector<diff::ScopeRename> moved{};  ///< as DiffRules::moved
@@ -54,7 +54,7 @@ struct Compared {
   std::string text{};                ///< one sentence; not escaped
 };
 
-/// Which version of a program's weights is compared.
+/// The version of a program's weights that is compared.
 struct Choice {
   bool start = false;  ///< the one before the first update
   std::optional<uint32_t>

@@ -1,17 +1,18 @@
 /// @file kept_sum.cpp
-/// gradients-add-up: what a custom op's backward returns is a sum over its calls, kept in a buffer that
-/// was to be cleared.
+/// gradients-add-up: the result of a custom op's backward is a sum over its calls, kept in a buffer
+/// that should have been cleared.
 ///
-/// Why it is a fault: from call to call the sum of the elements of the result grows by the sum of those
-/// of the gradients that the op was given, times one factor, which is what this call has to return.
-/// That holds for results that are linear in these gradients with equal weights: a bias, a table that
-/// is looked up, what is passed on, scaled, gathered or averaged.
-/// Judged: five results running, of one module or of all, whose sums are that. The first two give the
-/// factor, three have to have it.
-/// Silent: results that are the factor times the given gradient themselves, or a constant multiple of
+/// Why it is a fault: from call to call the sum of the result's elements grows by the sum of the
+/// given gradients' elements, times one factor. This growth is the correct result of the call.
+/// It holds for results that are linear in the given gradients with equal weights: a bias, a lookup
+/// table, or gradients that are passed on, scaled, gathered or averaged.
+/// Judged: five consecutive results, of one module or of all, whose sums grow so. The first two
+/// give the factor, and three must have it.
+/// Silent: results that are the factor times the given gradient itself, or a constant multiple of
 /// it (a loss that falls by a constant factor); given gradients of equal sums; types of 16 bits and
-/// less, whose rounding hides it; an average, which forgets; an op that returns its sum once a group.
-/// Not told: sums of products (weights of a linear layer), and of outputs, which an integrator keeps.
+/// less, whose rounding hides it; an average, which forgets; an op that returns its sum once for
+/// each group of calls. Not told: sums of products (weights of a linear layer), and of outputs, as
+/// an integrator keeps them.
 
 #include <algorithm>
 #include <cmath>
@@ -30,9 +31,9 @@
 namespace convtrace::check {
 namespace {
 
-constexpr double kRoundings = 64;  ///< in units of the roundoff of what was added up
-constexpr double kClear = 10;      ///< times what rounding may do
-constexpr double kUnlike = 0.01;   ///< how much ratios differ that are no constant
+constexpr double kRoundings = 64;  ///< in units of the terms' roundoff
+constexpr double kClear = 10;      ///< multiple of the possible rounding
+constexpr double kUnlike = 0.01;   ///< least relative difference of unlike ratios
 constexpr unsigned kLeastGrown = 3;
 
 /// The sum of the elements of one or more tensors, and of their sizes.

@@ -43,8 +43,7 @@ class Check {
   virtual void end(const Surroundings&) {}
 
   [[nodiscard]] std::vector<Finding> take_findings() { return std::move(findings_); }
-  /// How often each id was judged: a run in which a check had nothing to look at is not clean of
-  /// what it looks for, but unknown.
+  /// The number of judgements of each id: without any, the absence of findings is no evidence.
   [[nodiscard]] const std::vector<std::pair<std::string_view, uint64_t>>& looks() const {
     return looks_;
   }

@@ -69,8 +69,8 @@ struct Parameter {
 
 /// The records of a parameter in a step; null: not recorded.
 struct ParameterStep {
-  const Value* gradient = nullptr;   ///< as the optimizer took it first
-  const Value* unclipped = nullptr;  ///< as the backward pass left it, if it was clipped
+  const Value* gradient = nullptr;   ///< the first one that the optimizer took
+  const Value* unclipped = nullptr;  ///< the one before clipping, if it was clipped
   const Value* initial = nullptr;    ///< before the first forward pass
   std::vector<const Value*> updates{};
 

@@ -27,7 +27,7 @@ struct StepMarks {
   uint64_t updated = 0;          ///< hash of the set of updated parameters
   uint64_t data = 0;             ///< its batch; 0: none, or constant
   double rate = 0;               ///< the largest learning rate; 0: not known
-  uint32_t divisor = 0;          ///< by which each mean was divided to the loss; 0: not known
+  uint32_t divisor = 0;          ///< the divisor of each mean in the loss; 0: unknown
   Where places[kSeriesCount]{};  ///< where a rise of each series shows first, if it does here
 };
 
@@ -38,7 +38,7 @@ class StoryTeller {
   [[nodiscard]] Story tell(const Surroundings& around);
 
  private:
-  /// How large a module's value was, as a logarithm.
+  /// The size of a module's value in earlier steps, as a logarithm.
   struct Past {
     static constexpr uint32_t kSteps = 3;
     float last[kSteps]{};

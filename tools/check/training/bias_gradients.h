@@ -12,7 +12,7 @@
 
 namespace convtrace::check {
 
-/// How far two sums may be apart and be the same, as a share of the magnitudes that were added up.
+/// The largest difference of two equal sums, as a share of the added magnitudes.
 inline constexpr double kSameSums = 1e-3;
 
 [[nodiscard]] inline bool adds_a_bias(std::string_view kind) {

@@ -156,7 +156,7 @@ class Mode : public Check {
   struct Away {
     uint32_t since = 0;
     bool left = false;           ///< it trained in training mode before, and that was not told
-    std::set<uint32_t> steps{};  ///< in which it was called since
+    std::set<uint32_t> steps{};  ///< later steps in which it was called
   };
 
   std::set<format::StringId> trained_, evaluated_training_, roots_;

@@ -132,8 +132,9 @@ class NotRepeatable : public Check {
     finish(std::move(finding), around, Phase::kRecompute);
   }
 
-  /// How far a value is from one of which the hash alone may be recorded: by another record of these
-  /// bits. 0 where there is none: inputs that are rebuilt of outputs differ by rounding.
+  /// @return the distance of a value from an earlier one. If the earlier one has only a hash,
+  /// another record with its bits is used; 0 if there is none, since inputs that are rebuilt from
+  /// outputs differ by rounding.
   static double distance_from(const StepValues& step, const Value& before, const Value& now) {
     const auto same = std::ranges::find_if(step.values, [&before](const Value& value) {
       return value.measured() && value.stats.hash == before.stats.hash &&

@@ -22,11 +22,11 @@ namespace convtrace::check {
 /// "group0.3": a tensor of an optimizer that no module owns.
 [[nodiscard]] bool is_foreign(std::string_view name);
 
-/// Its members are read by whoever judges.
+/// Its public members are read by the checks.
 class ParameterLedger {
  public:
   struct Known {
-    Value last{};      ///< as it was last recorded
+    Value last{};      ///< the last record
     Value gradient{};  ///< the last one that was not zero
     bool frozen = false, initial = false, seen = false;
     bool consumed = false;  ///< a module that a gradient passes takes its module's output
@@ -34,8 +34,8 @@ class ParameterLedger {
     uint32_t last_update = 0;  ///< a step
     uint32_t updates = 0;      ///< records after an optimizer's step
     uint32_t motions = 0;      ///< updates that changed it
-    uint32_t gradients = 0;    ///< that were not zero
-    uint32_t zeros = 0;        ///< gradients that were
+    uint32_t gradients = 0;    ///< gradients that were not zero
+    uint32_t zeros = 0;        ///< gradients that were zero
     uint32_t pushes = 0;       ///< updates that should have changed it
     double rate = 0;
     double largest = 0;       ///< largest magnitude in its gradients
@@ -45,7 +45,7 @@ class ParameterLedger {
   using Entry = std::pair<const Parameter, Known>;
   /// Consecutive training steps, until the last, in which optimizers updated nothing that computed.
   struct Others {
-    std::vector<Parameter> parameters{};  ///< that they updated last
+    std::vector<Parameter> parameters{};  ///< the parameters of the last update
     uint32_t steps = 0, since = 0;
   };
 
@@ -55,7 +55,7 @@ class ParameterLedger {
 
   std::map<Parameter, Known> parameters;
   Others others;
-  uint32_t steps = 0, first_step = format::kNoStep;  ///< that train
+  uint32_t steps = 0, first_step = format::kNoStep;  ///< training steps
   bool any_updates = false, any_gradient = false, any_initial = false;
 
  private:

@@ -68,7 +68,7 @@ Parts parts_of(const StepValues& step, const Value& value) {
           .samples = {samples.begin(), samples.end()}};
 }
 
-/// How a parameter moved between two of its gradients.
+/// The change of a parameter between two of its gradients.
 class Motion {
  public:
   void see(Parts now) {

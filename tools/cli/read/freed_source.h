@@ -1,9 +1,10 @@
 #pragma once
 /// @file freed_source.h
-/// Whose memory a value was read from that holds what CONVTRACE_POISON writes into freed memory.
+/// Finds the owner of the freed memory that a value with the pattern of CONVTRACE_POISON was read
+/// from.
 ///
-/// Known is what was recorded: the value's own memory, or else what the same op, or module, had
-/// taken before and was freed since. Of several the one that was freed last.
+/// Only recorded memory is known: the value's own, or else an earlier input of the same op or
+/// module that was freed since. Among several the one that was freed last is chosen.
 
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@
 namespace convtrace::tools {
 
 struct FreedSource {
-  Seen value;          ///< as it was last recorded there
+  Seen value;          ///< the last record in that memory
   bool own = false;    ///< it is the memory of the value itself
   format::Free freed;  ///< its stack is empty where frees have none
 };

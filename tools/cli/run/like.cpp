@@ -18,9 +18,9 @@ namespace {
 constexpr std::string_view kPrefix = "setting.";
 constexpr std::string_view kConfig = "CONVTRACE_CONFIG", kSteps = "CONVTRACE_STEPS",
                            kOverhead = "CONVTRACE_OVERHEAD", kRules = "setting.rules";
-/// Where a run's trace is; not taken from its file of settings either.
+/// The settings for the place of a run's trace; not taken from its file of settings either.
 constexpr std::string_view kOfTrace[] = {"CONVTRACE_OUTPUT", "CONVTRACE_OVERWRITE"};
-/// Where a run's other files are, and what CONVTRACE_STEPS says better.
+/// The settings for a run's other files, and those that CONVTRACE_STEPS replaces.
 constexpr std::string_view kNotTaken[] = {"CONVTRACE_CONFIG", "CONVTRACE_OVERHEAD",
                                           "CONVTRACE_CUPTI", "CONVTRACE_LOG", "CONVTRACE_LOG_FILE"};
 

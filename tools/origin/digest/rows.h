@@ -168,7 +168,7 @@ struct BadRow : Placed {
   }
 };
 
-/// How many values a rank has in a step.
+/// The number of values of a rank in a step.
 struct StepRow : Placed {
   static constexpr const char* kName = "steps";
   StepCounts counts;

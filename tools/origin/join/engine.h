@@ -28,7 +28,7 @@ namespace convtrace::origin {
 struct Waiting {
   const Meeting* meeting = nullptr;
   std::vector<uint32_t> missing{};  ///< numbers of the queues of members that never come
-  std::vector<uint32_t> absent{};   ///< those of them that wait for nothing else: they ended
+  std::vector<uint32_t> absent{};   ///< those of `missing` that ended
   bool circle = false;              ///< all come, but each of several waits for another
   /// For a collective that no member can leave: the missing members that wait in another one for
   /// members that are here, and their call there (`other`).
@@ -134,7 +134,7 @@ class Engine {
   std::vector<Instance> instances_;
   std::vector<uint32_t> unused_;                                          ///< instances
   std::vector<std::unordered_map<Key, uint64_t, KeyHash>> last_numbers_;  ///< by queue
-  std::vector<uint32_t> step_;                                            ///< in which a queue is
+  std::vector<uint32_t> step_;                                            ///< by queue
   std::vector<uint32_t> to_advance_;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Meeting meeting_;

@@ -16,14 +16,14 @@ namespace convtrace::origin {
 
 struct Group {
   format::StringId name, members_text;
-  uint32_t size = 0;                 ///< as its first caller says
+  uint32_t size = 0;                 ///< by its first caller
   std::vector<uint32_t> members{};   ///< ranks of the job by rank in the group; empty: not known
   std::vector<uint32_t> expected{};  ///< numbers of the queues of members, where members are known
   std::vector<uint32_t> callers{};   ///< numbers of the queues with calls in it, ascending
   bool odd = false;                  ///< its members do not agree on who they are
   bool any_source = false;           ///< it has receptions from a source that is not known
 
-  /// How many traces have a call of each collective of the group.
+  /// The number of traces that have a call of each collective of the group.
   [[nodiscard]] size_t given() const { return members.empty() ? callers.size() : expected.size(); }
 };
 

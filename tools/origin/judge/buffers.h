@@ -31,7 +31,7 @@ class Buffers {
  private:
   struct Buffer {
     std::unordered_map<uint32_t, uint64_t> last{};  ///< by queue
-    uint32_t equal_steps = 0;                       ///< in which it was equal, and had changed
+    uint32_t equal_steps = 0;                       ///< steps in which it was equal and had changed
     bool parted = false;
   };
 

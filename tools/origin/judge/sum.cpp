@@ -28,7 +28,7 @@ struct Reduced {
   const Member* receiver = nullptr;
 };
 
-/// How far from its inputs a result is.
+/// The deviation of a result from its inputs.
 struct Deviation {
   double size = 0, tolerance = 0, of = 0;  ///< norms
   Image difference{};
@@ -207,8 +207,8 @@ class Sums {
     tell(one, deviation);
   }
 
-  /// Where only sums are known: the member whose sum is what the result lacks, or whose part of the
-  /// result is larger than all that was sent. @return false: neither tells.
+  /// If only sums are known, names the member whose sum the result lacks, or whose part of the
+  /// result is larger than all inputs. @return false if there is no such member.
   bool explain_sums(const Reduced& one, const Deviation& deviation, Origin& origin) const {
     const Member *lacking = nullptr, *large = nullptr;
     size_t fitting = 0, beyond = 0;

@@ -52,7 +52,7 @@ class Trial : public Court {
   std::vector<std::vector<CellState>> cells_;  ///< by queue and step - first_step_
   uint32_t first_step_ = 0;
   uint64_t cell_count_ = 0;
-  std::vector<std::string> stuck_;  ///< who waits for whom, where no origin says why
+  std::vector<std::string> stuck_;  ///< ranks that wait, and for which ranks, without an origin
   std::set<uint32_t> ended_early_;  ///< ranks whose traces end before they did
 };
 

@@ -29,12 +29,12 @@ namespace convtrace::origin {
 [[nodiscard]] double sum_tolerance(std::span<const Image> parts, const Image& sum,
                                    format::DType dtype, uint64_t count);
 
-/// How a difference is explained by one member's contribution.
+/// The explanation of a difference by one member's contribution.
 struct Fit {
   size_t member = 0;
   double factor = 0;       ///< difference = factor * contribution + rest
   double rest = 0;         ///< norm of the rest, relative to the difference
-  double second_rest = 1;  ///< the same of the member that explains it second best
+  double second_rest = 1;  ///< the same for the second best member
 };
 /// @pre `parts` is not empty.
 [[nodiscard]] Fit fit_of(const Image& difference, std::span<const Image> parts);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file operation.h
-/// Which collective a call is, from the texts of format/FORMAT.md 6.5.
+/// The kind of collective of a call, from the texts of format/FORMAT.md 6.5.
 
 #include <cstdint>
 #include <string_view>

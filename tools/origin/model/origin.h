@@ -66,7 +66,7 @@ struct Origin {
   std::string text{};                   ///< one sentence
   std::vector<std::string> evidence{};  ///< the numbers of the records, a line each
   std::string next{};                   ///< the proposed next step
-  std::vector<uint32_t> ranks{};        ///< that received it, ascending
+  std::vector<uint32_t> ranks{};        ///< the ranks that received it, ascending
   std::optional<Through> through{};
   uint64_t times = 1;    ///< how often it was found at this place
   uint64_t order = 0;    ///< position in the order of processing

@@ -23,7 +23,7 @@ struct OriginResult {
   uint64_t steps = 0;  ///< with records, of all ranks together
   uint64_t collectives = 0, transfers = 0;
   uint64_t joined = 0;  ///< collectives and transfers of which all members were read
-  uint64_t values = 0;  ///< that collectives sent and received
+  uint64_t values = 0;  ///< values that collectives sent and received
   uint64_t origins_left_out = 0;
   uint32_t first_step = 0;
   std::vector<std::vector<CellState>> cells;  ///< for each rank, by step - first_step

@@ -1,6 +1,6 @@
 #pragma once
 /// @file feed.h
-/// Where the queues of all ranks come from: traces, or digests that were made of them elsewhere.
+/// The source of all ranks' queues: traces, or digests that were made of them elsewhere.
 ///
 /// Place:     run.cpp asks for one window of steps after the other.
 /// Threads:   one.
