@@ -1,20 +1,20 @@
-"""Whether a report of convtrace-diff says what is known of a case."""
+"""Compares a report of convtrace-diff with the known truth of a case."""
 from faults import FAULTS
 
-# Good are: right (step, phase and module), neighbour (step and phase; parent, child or next in execution) and told (by a
-# fact). The others: wrong (diverged, elsewhere), missed (no divergence is said).
+# The good verdicts: right (step, phase and module), neighbour (step and phase; parent, child or next in execution) and told
+# (by a fact). The others: wrong (diverged, elsewhere), missed (no divergence is reported).
 GOOD = ("right", "neighbour", "told")
 GOALS = {"f32": 0.95, "bf16": 0.85, "autocast": 0.85}
 
 
 def span(name, leaves):
-    """First and last leaf of a module, by their places in execution."""
+    """@return the positions in execution of a module's first and last leaf; None if it has none."""
     places = [i for i, leaf in enumerate(leaves) if leaf == name or leaf.startswith(name + ".")]
     return (places[0], places[-1]) if places else None
 
 
 def next_to(meant, found, modules):
-    """Whether found is the parent of the module meant, inside of it, or runs just before or behind it."""
+    """@return whether the module `found` is the parent of `meant`, inside of it, or runs directly before or after it."""
     if found == meant.rpartition(".")[0] or found.startswith(meant + "."):
         return True
     leaves = [name for name in modules if name and not any(other.startswith(name + ".") for other in modules)]
@@ -23,7 +23,7 @@ def next_to(meant, found, modules):
 
 
 def verdict(report):
-    """identical, rounding or diverged; same where the report does not tell the first two apart."""
+    """@return identical, rounding or diverged; same if the report does not distinguish the first two."""
     repeated = report["verdict"] == "same" and report["first_bit_difference"] is None
     return report.get("agreement") or ("identical" if repeated else report["verdict"])
 

@@ -12,7 +12,7 @@ VOCABULARY, LENGTH, WIDTH, HEADS = 64, 48, 128, 4
 
 
 def angles(length, width, factor=1.0):
-    """Of rotary and position tables, [length, width / 2]."""
+    """@return the angles of rotary and position tables, [length, width / 2]."""
     return factor * torch.outer(torch.arange(length).float(), 100.0 ** (-torch.arange(0, width, 2).float() / width))
 
 

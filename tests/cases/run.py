@@ -29,7 +29,7 @@ MADE_BY = ("train.py", "training.py", "models.py", *(path.name for path in sorte
 
 
 def fingerprint():
-    """Of all that a trace depends on."""
+    """@return a hash of all files that a trace depends on."""
     made_by = [HERE / name for name in MADE_BY] + sorted((BUILD / "lib").glob("libconvtrace*.so"))
     made_by += sorted((BUILD / "share" / "convtrace" / "observer").rglob("*.py"))
     digest = hashlib.sha256()
@@ -39,7 +39,7 @@ def fingerprint():
 
 
 def record(names, folder, mode, steps):
-    """Makes what is missing, by two processes at a time."""
+    """Records the missing traces, two processes at a time."""
     key = folder / "made-by"
     made_by = f"{fingerprint()} {mode} {steps}"
     if not key.exists() or key.read_text() != made_by:

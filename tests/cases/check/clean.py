@@ -21,7 +21,7 @@ from repeated_gradients import REPEATED
 
 
 class Block(nn.Module):
-    """Of a transformer; its keys have a bias, whose gradient is zero but for rounding: softmax does not see it."""
+    """A transformer block whose keys have a bias: softmax ignores it, so that its gradient is zero except for rounding."""
 
     def __init__(self, width, dropout=0.0):
         super().__init__()

@@ -11,14 +11,14 @@ from torch.nn import functional
 
 
 def update(optimizer, loss):
-    """What a usual loop does with a loss."""
+    """Updates the weights from a loss as a usual loop does."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 
 
 def rows(steps, count=16, width=8):
-    """For each step vectors and what a noisy linear rule makes of them."""
+    """Yields for each step vectors and the results of a noisy linear rule for them."""
     truth = torch.randn(width, 1)
     for _ in range(steps):
         x = torch.randn(count, width)

@@ -201,7 +201,7 @@ class Dropped(nn.Module):
 
 
 def listed_drops(faulty):
-    """What drops is in a plain list, which evaluation does not reach."""
+    """The dropout is in a plain list, where eval() does not reach it."""
     model = nn.Sequential(nn.Embedding(60, 8), Dropped(nn.Conv1d(12, 12, 3, 1, 1), faulty), nn.Flatten(), nn.Linear(96, 3))
     optimizer, held = adamw(model, 3e-3), torch.randint(60, (4, 16, 12))
     for step, text in enumerate(torch.randint(60, (12, 16, 12))):

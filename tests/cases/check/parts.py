@@ -1,4 +1,4 @@
-"""What the programs of this folder are made of: a case, small models, their data, and the plain loop."""
+"""Common parts of this folder's programs: a case, small models, their data, and the plain loop."""
 import dataclasses
 import typing
 

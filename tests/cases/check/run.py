@@ -27,7 +27,7 @@ HELD_OUT_GOAL = 0.7  # share of the faults that no rule was made for
 
 
 def fingerprint():
-    """Of all that a trace depends on."""
+    """@return a hash of all files that a trace depends on."""
     made_by = [path for path in sorted(HERE.glob("*.py")) if path.name != "run.py"]
     made_by += sorted((BUILD / "lib").glob("libconvtrace*.so"))
     made_by += sorted((BUILD / "share" / "convtrace" / "observer").rglob("*.py"))
@@ -38,7 +38,7 @@ def fingerprint():
 
 
 def record(names, folder, quiet):
-    """Makes what is missing, by two processes at a time."""
+    """Records the missing traces, two processes at a time."""
     key, made_by = folder / "made-by", fingerprint()
     if not key.exists() or key.read_text() != made_by:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,18 +11,18 @@ CASES, ALL_CLEAN = FAULTY | HELD_OUT, CLEAN | CLEAN_HELD_OUT
 
 
 def ranks(name):
-    """Of a clean program its attribute `ranks`, if it has one."""
+    """@return the number of a program's ranks; for a clean one its attribute `ranks`, or 1."""
     case, _, form = name.partition("+")
     return getattr(ALL_CLEAN[case], "ranks", 1) if form == "clean" else CASES[case].ranks
 
 
 def only(name):
-    """The check that alone judges a program, its attribute `only`; None: all do."""
+    """@return the only check that judges a program, from its attribute `only`; None: all checks do."""
     case, _, form = name.partition("+")
     return getattr(ALL_CLEAN[case] if form == "clean" else CASES[case].program, "only", None)
 
 
 def paths(name, folder):
-    """One for each rank."""
+    """@return the paths of a program's traces, one for each rank."""
     count = ranks(name)
     return [folder / (f"{name}.ctrace" if count == 1 else f"{name}.{rank}.ctrace") for rank in range(count)]

@@ -22,7 +22,7 @@ def weights():
 
 
 def attention(q, k, v):
-    """Of [batch, head, sequence, width]."""
+    """@return the causal attention of tensors [batch, head, sequence, width]."""
     k, v = (t.repeat_interleave(HEADS // GROUPS, 1) for t in (k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -96,7 +96,7 @@ class Hf(nn.Module):
 
 
 class Part:
-    """What a rank has of a weight, and which faults it has."""
+    """The shard of a rank: its part of each weight, and its faults."""
 
     def __init__(self, rank, size, faults):
         self.rank, self.size, self.faults = rank, size, faults

@@ -77,7 +77,7 @@ def router_gradient(rank, size, faulty):
 
 
 def no_sync_misplaced(rank, size, faulty):
-    """Of two micro-batches the last one must be summed; here the first one is."""
+    """The gradients of the last of two micro-batches must be summed over ranks; the fault sums those of the first."""
     torch.manual_seed(0)
     model = DistributedDataParallel(mlp())
 
