@@ -13,7 +13,7 @@ class Aliasing(ProgramTest):
     shared = True
 
     def run_cases(self, which):
-        """What a program printed without and with the preload, which must be the same, and its findings."""
+        """@return the runs of a program without and with the preload, and its findings."""
         plain = self.run_program("aliasing.py", which, preload=False)
         self.assertEqual(plain.returncode, 0, plain.stderr)
         traced = self.run_program("aliasing.py", which)

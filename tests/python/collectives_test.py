@@ -191,7 +191,7 @@ class MoreFrameworks(CollectivesTest):
                     self.check_row_parallel(records)
 
     def check_row_parallel(self, records):
-        """What a layer returns before its collective is waited for is what that collective gives."""
+        """A layer that returns before the wait for its collective is recorded with the collective's result."""
         reduced = [self.values(records, c, "received:")[0]["hash"] for c in self.calls(records, "all_reduce") if c["scope"] == "2"]
         for scope in ("2", ""):
             returned = [r for r in records if r["record"] == "stats" and (r["scope"], r["slot"]) == (scope, "output:0")]

@@ -1,4 +1,4 @@
-"""What is recorded inside regions that torch.compile makes: CONVTRACE_COMPILED."""
+"""Records inside regions that torch.compile makes: CONVTRACE_COMPILED."""
 import concurrent.futures
 import glob
 import importlib.metadata
@@ -89,7 +89,7 @@ class Models(RegionTest):
         self.check_model("gpt", *2 * [["h.0.qkv", "h.0.mlp.up", "h.1.mlp.down"]])
 
     def test_a_function_that_is_a_step_of_training(self):
-        """Of which the observer sees no call of a module, and no optimizer."""
+        """The observer sees no call of a module in such a function, and no optimizer."""
         for steps in "0-", "1":
             _, trace = self.run_model("step", CONVTRACE_COMPILED="calls", CONVTRACE_STEPS=steps)
             records = list(self.records(trace))

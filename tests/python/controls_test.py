@@ -339,7 +339,7 @@ class Reload(ControlsTest):
 
 
 class Triggers(ControlsTest):
-    """What makes the flight recorder write."""
+    """The events that make the flight recorder write."""
 
     def steps_of(self, expect=0):
         trace, = self.traces()

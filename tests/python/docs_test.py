@@ -61,12 +61,12 @@ def headings(page):
 
 
 def anchors(page):
-    """What GitHub makes of the page's headings."""
+    """@return the anchors that GitHub makes of the page's headings."""
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)]
 
 
 def shapes(text):
-    """The lines of a report without its numbers."""
+    """@return the lines of a report without its numbers."""
     return {re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip() for line in text.splitlines()}
 
 

@@ -1,5 +1,5 @@
-"""What the observer says about the program that is no tensor: classes and settings of modules, settings of
-optimizers, code; and how the models of one script are told apart."""
+"""Facts that the observer records about the program: classes and settings of modules, settings of optimizers,
+code; and the distinct names of several models in one script."""
 import collections
 import contextlib
 import functools

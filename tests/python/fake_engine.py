@@ -84,7 +84,7 @@ class FakeEngine:
             return self.answer
 
     def slot(self):
-        """What the engine would read on this thread: (scope, call, phase)."""
+        """@return the content of this thread's slot, as the engine would read it: (scope, call, phase)."""
         import threading
 
         scope, call, phase, *_ = self.slots[threading.get_ident()]

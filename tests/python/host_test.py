@@ -27,7 +27,7 @@ class HostTest(ProgramTest):
         return self.run_program(os.path.join("host", name), *arguments, preload=preload, **settings)
 
     def files(self):
-        """What it left beside traces, by name."""
+        """@return {name: content} of the files that the program left, without traces."""
         found = {}
         for root, _, names in os.walk(self.folder):
             for name in names:
@@ -184,7 +184,7 @@ class Lazy(HostTest):
 
 
 class Cost(HostTest):
-    """What a step takes does not depend on what else lives, or has lived."""
+    """The time of a step does not depend on the number of other objects, alive or dead."""
 
     KINDS = "models", "trained-models", "criteria", "optimizers", "threads", "forks", "models-in-a-child"
 

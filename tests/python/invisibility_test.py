@@ -54,7 +54,7 @@ class Results(unittest.TestCase):
 
 class Depth(ObservedTest):
     def run_nested(self, depth):
-        """Whether modules can be called one in the other so deep."""
+        """@return whether modules nested to this depth can be called."""
         model = nn.Identity()
         for _ in range(depth):
             model = nn.Sequential(model)

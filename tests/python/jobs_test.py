@@ -65,7 +65,7 @@ def flip_byte(path, share=0.5):
 
 
 class JobsTest(unittest.TestCase):
-    """What tests of both engines share."""
+    """The common part of the tests of both engines."""
     engine = None
 
     def setUp(self):
@@ -75,7 +75,7 @@ class JobsTest(unittest.TestCase):
         self.output = os.path.join(self.folder, "output")
 
     def one(self, name, *arguments):
-        """(exit code, JSON as text) of a program."""
+        """@return (exit code, JSON as text) of a program."""
         report = os.path.join(self.folder, "one.json")
         if os.path.exists(report):
             os.unlink(report)

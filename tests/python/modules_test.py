@@ -1,4 +1,4 @@
-"""What the observer says about module calls: names, calls, phases, values."""
+"""The observer's records of module calls: names, calls, phases, values."""
 import copy
 import functools
 import gc

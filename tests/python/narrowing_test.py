@@ -1,5 +1,5 @@
-"""What is recorded on request: every operation of chosen modules, what the optimizer keeps; and
-what Triton's kernels take, and how they were tuned."""
+"""Records on request: every operation of chosen modules, the state of optimizers; and the operands of
+Triton's kernels and the results of their tuning."""
 import os
 import sys
 import tempfile

@@ -27,7 +27,7 @@ FOUND, NONE = 4, 0  # exit codes
 
 
 class Job:
-    """What is drawn for a number. `kind` None: nothing goes wrong."""
+    """A job that is drawn at random for a number. `kind`: that of its fault; None: it has no fault."""
 
     def __init__(self, number, kind):
         draw = random.Random("%d %s" % (number, kind))
@@ -59,7 +59,7 @@ class Job:
 
 
 class Outcome:
-    """What the program said of a job: `named`, `suspected` (the rank is among several), `missed`, `other` (another
+    """The program's verdict on a job: `named`, `suspected` (the rank is among several), `missed`, `other` (another
     place first), `clean`, `false alarm`, `failed`."""
 
     def __init__(self, job, word, planted="", said=""):
@@ -151,7 +151,7 @@ def program():
 
 
 def missing():
-    """What is not there to be tested."""
+    """@return the reason if a program under test is missing, else ""."""
     if not os.path.exists(SIMULATE):
         return "%s is not built" % SIMULATE
     helped = subprocess.run([program(), "--help"], stdout=subprocess.PIPE, text=True).stdout

@@ -58,7 +58,7 @@ class OverheadTest(unittest.TestCase):
 
 
 class Base(OverheadTest):
-    """What the first run decides, and says."""
+    """The decision of the first run, and its report."""
 
     def test_the_steps_with_values_are_those_that_the_fact_names(self):
         found = re.fullmatch(r"0-(\d+),every=5\|(\d+)-(?:,every=(\d+))?", self.steps)

@@ -99,7 +99,7 @@ class Quarantine(ProgramTest):
         return done
 
     def addresses(self, done):
-        """Of a hundred tensors, each of which is freed before the next one is made."""
+        """@return the number of different addresses of a hundred tensors, each freed before the next one is made."""
         return int(done.stdout.splitlines()[0].split()[1])
 
     def test_freed_memory_is_not_given_out_again_at_once(self):
@@ -107,7 +107,7 @@ class Quarantine(ProgramTest):
         self.assertEqual(self.addresses(self.run_held()), 100)
 
     def test_a_reader_of_memory_that_nobody_owns_is_found(self):
-        """The poison is not what was written there; the memory is not somebody else's."""
+        """The reader gets poison: neither the freed tensor's content nor another tensor's."""
         done = self.run_held(CONVTRACE_POISON="1", CONVTRACE_STACKS="all")
         self.assertEqual(done.stdout.splitlines()[1], "read nan")
         trace, = self.traces()

@@ -427,7 +427,7 @@ class HashesOfTraining(ProgramTest):
     STEPS = 120
 
     def test_equal_hashes_are_equal_bytes(self):
-        """Of the bf16 tensors of a training run; 14,143 different ones make 1e8 pairs."""
+        """The tensors are the bf16 ones of a training run; 14,143 different ones make 1e8 pairs."""
         done = self.run_program("digests.py", "kept.json", str(self.STEPS), CONVTRACE_MODE="hash",
                                 CONVTRACE_OPTIMIZER_STATE="1")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
@@ -459,7 +459,7 @@ def old_pythons():
 
 
 class OldTorch(ProgramTest):
-    """What is left with torch 1.13: everything but dead storages and output aliasing."""
+    """The records with torch 1.13: everything but dead storages and output aliasing."""
 
     def setUp(self):
         super().setUp()

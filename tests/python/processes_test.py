@@ -124,7 +124,7 @@ class Ranks(ObservedTest):
 
 
 class Collectives(ObservedTest):
-    """Of a group of one; those of several processes: collectives_test.py."""
+    """Collectives in a group of one process; collectives_test.py has those of several."""
 
     def setUp(self):
         super().setUp()
@@ -135,7 +135,7 @@ class Collectives(ObservedTest):
         self.fake.messages.clear()
 
     def messages(self):
-        """Without those of the watch on tensors that are used before the wait (flights_test)."""
+        """@return the messages except those about tensors used before the wait (flights_test)."""
         return [(m.kind, getattr(m, "slot", None)) for m in self.fake.messages if m.kind != "flight"]
 
     def test_what_is_sent_follows_the_call_and_what_is_received_its_wait(self):

@@ -30,7 +30,7 @@ class RepeatTestCase(unittest.TestCase):
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def parts(self, how):
-        """What is said of runs that do not repeat."""
+        """@return the report on runs that do not repeat."""
         result = self.repeat(how)
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         self.assertIn("\nDOES NOT REPEAT\n", result.stdout)

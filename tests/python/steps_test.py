@@ -14,7 +14,7 @@ functional = torch.nn.functional
 
 
 class Called:
-    """What is no function but can be called."""
+    """A callable that is not a function."""
 
     def __init__(self, closure):
         self.closure = closure

@@ -1,4 +1,4 @@
-"""What the tests of the observer share: torch or a skip, and an observer over the fake engine."""
+"""Common parts of the observer's tests: torch or a skip, and an observer over the fake engine."""
 import gc
 import sys
 import unittest

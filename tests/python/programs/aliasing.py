@@ -83,7 +83,7 @@ def nine(ctx, x):
 
 
 def gives_a_temporary():
-    """What lies under the result dies before it is returned. Others may get its memory before torch does."""
+    """The owner of the result's memory dies before the result is returned. Another tensor may then get that memory."""
     op = function("GivesTemporary", lambda ctx, x: unowned(x * 2).view(x.shape))
     for _ in range(20):
         result = op.apply(fresh())
@@ -93,7 +93,7 @@ def gives_a_temporary():
 
 
 def gives_a_buffer():
-    """Of its own, which it replaces while somebody still has the last result."""
+    """The op returns its own buffer, and replaces the buffer while its last result is still used."""
     buffers = []
 
     def forward(ctx, x):
@@ -262,7 +262,7 @@ def foreign_outputs():
 
 
 def kept_buffers():
-    """Of ops that replace them, shared with results that keep them, or viewed and given away as FSDP does."""
+    """Buffers of ops that are replaced but kept alive by the results, or viewed and then emptied as FSDP does."""
     buffers = []
 
     def forward(ctx, x):

@@ -198,7 +198,7 @@ MODELS = {
 
 
 def scale(source):
-    """What is stored last, in the operand that it is stored in, is 1 % larger."""
+    """The last stored value is 1 % larger. @return (the operand with the fault, the changed source)"""
     value, operand = re.findall(r"(\w+)\.store\((\w+) \+", source)[-1]
     return operand, source.replace("%s.store(%s " % (value, operand),
                                    "(%s * at::vec::Vectorized<float>(1.01f)).store(%s " % (value, operand))

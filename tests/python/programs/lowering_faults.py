@@ -72,14 +72,14 @@ def cast(node):
 
 
 def unscaled(node):
-    """What a dropout keeps is not scaled."""
+    """The elements that a dropout keeps are not scaled."""
     if node.target is aten.mul.Tensor and isinstance(node.args[1], float) and node.args[1] > 1:
         node.args = (node.args[0], 1.0)
         return True
 
 
 def tail(source):
-    """The elements behind the last whole vector are left out."""
+    """The elements after the last whole vector are left out."""
     return source.replace("if(C10_UNLIKELY(", "if(false && C10_UNLIKELY(", 1)
 
 
@@ -114,7 +114,7 @@ TEN = {
 
 
 def narrowed(source):
-    """What a kernel with an erf stores is rounded to bf16."""
+    """The result of a kernel with an erf is rounded to bf16."""
     if ".erf()" not in source:
         return source
     return re.sub(r"(tmp\d+)\.store\(", r"at::vec::convert<float,1,c10::BFloat16,1>(at::vec::convert<c10::BFloat16,1,float,1>(\1)).store(",
@@ -128,7 +128,7 @@ def garbage(source):
 
 
 def dropped_view(text):
-    """What a kernel computes for a view of a larger tensor goes into a workspace, and the view's name to the sum of that
+    """The kernel's result for a view of a larger tensor goes into a workspace, and the view's name is reused for its sum
     (pytorch#193061, `_codegen_mix_order_reduction` of 2.10)."""
     views = {name: (size, stride) for name, size, stride in
              re.findall(r"(\w+) = reinterpret_tensor\(\w+, (\(.*?\)), (\(.*?\)), \d+\)  # alias", text)}

@@ -164,7 +164,7 @@ def wrong_data_behind_a_product():
 
 @case
 def right_data_behind_a_layer():
-    """What needs no values; what is written in front of it."""
+    """Layers whose backward needs no values of their input, and writes that come before the layer."""
     for act in nn.ReLU(), nn.Linear(8, 8).requires_grad_(False), nn.Identity(), Inside(lambda h: h.clone() * 2):
         model = ActsBetween(act, lambda h: raw(h).mul_(0.5))
         train(model, [one for one in model.parameters() if one.requires_grad])

@@ -1,7 +1,7 @@
-"""What the programs needed_ops.py, needed_state.py and needed_calls.py share: their cases write memory which somebody still
-needs (wrong_*), only look alike (right_*), or cannot be told from faulty ones (alike_*).
+"""Common parts of needed_ops.py, needed_state.py and needed_calls.py. Their cases write memory that is still needed
+(wrong_*), only look alike (right_*), or cannot be distinguished from faulty ones (alike_*).
 
-The model of a case has a class of the case's name, by which findings tell it. `python needed_ops.py wrong|right|alike|CASE DEVICE`"""
+A case's model has a class of the case's name, which findings show. `python needed_ops.py wrong|right|alike|CASE DEVICE`"""
 import sys
 
 import torch

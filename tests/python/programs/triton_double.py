@@ -89,7 +89,7 @@ def body_of(name, kinds):
 
 
 class Driver:
-    """What Triton asks its driver for."""
+    """The interface of Triton's driver, over the driver double."""
 
     def __init__(self, folder):
         self.cuda = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)

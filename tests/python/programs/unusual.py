@@ -1,4 +1,4 @@
-"""What training scripts do that examples do not. Prints a digest of what each of them computed.
+"""Habits of training scripts that examples lack. Prints a digest of each one's results.
 
 usage: unusual.py
 """

@@ -1,4 +1,4 @@
-"""What anomaly mode of autograd prints: the stack of the forward call whose gradient is NaN.
+"""The output of autograd's anomaly mode: the stack of the forward call whose gradient is NaN.
 
 usage: anomaly.py
 """

@@ -1,6 +1,6 @@
-"""What runs of the program's own containers, classes and optimizers, and how often: readers that can be iterated once, that
-have no end or draw random numbers, properties, optimizers that give out other optimizers' states, modules that keep their
-parts in dictionaries of the program's, classes that say themselves what they are called.
+"""Counts how often code of the program's own containers, classes and optimizers runs: readers that can be iterated only once,
+never end or draw random numbers, properties, optimizers that return other optimizers' states, modules that keep their
+parts in dictionaries of the program's classes, and classes that define their own names.
 
 usage: containers.py
 """
@@ -280,7 +280,7 @@ def train(make):
 
 
 class Parts(dict):
-    """What a module keeps its parameters, buffers and modules in. Counts all that it is asked."""
+    """The dictionary of a module's parameters, buffers or modules. Counts all calls of its methods."""
 
 
 def counting(name):

@@ -1,5 +1,5 @@
-"""What a step takes, on its own thread, beside many other things that live. Prints for each kind of thing the times before
-there is any, with many, and when they are gone, in microseconds, the least of several bursts.
+"""Measures the time of a step on its own thread beside many live objects. Prints for each kind of object the time before
+there is any, with many, and after they are gone, in microseconds, the least of several bursts.
 
 usage: flat.py KIND...
 """

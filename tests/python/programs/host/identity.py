@@ -62,7 +62,7 @@ def digest(data):
 
 
 class Pickler(pickle.Pickler):
-    """Of a storage only what is in it: PyTorch puts its address into what it pickles."""
+    """Pickles a storage by its content, since PyTorch's pickle contains its address."""
 
     def persistent_id(self, item):
         if isinstance(item, torch.storage.TypedStorage):
@@ -160,7 +160,7 @@ def train(make):
 
 
 def die(model, optimizer, ids):
-    """What nobody has dies at once, without the collector of cycles."""
+    """Unreferenced objects die at once, without the garbage collector."""
     gc.collect()
     gc.disable()
     output = model(ids)

@@ -390,7 +390,7 @@ def dies_of_KILL(say):
 
 
 class Say:
-    """What a child says goes through a pipe: streams, files and folders may be gone."""
+    """Writes a child's output to a pipe, since streams, files and folders may be gone."""
 
     def __init__(self, descriptor):
         self.descriptor = descriptor

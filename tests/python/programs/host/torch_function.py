@@ -175,7 +175,7 @@ def expanded():
 
 
 class Exponential(torch.autograd.Function):
-    """What it saves is made anew for each look at it, by an operator."""
+    """Saves its own output, which each access makes anew by an operator."""
 
     @staticmethod
     def forward(ctx, x):

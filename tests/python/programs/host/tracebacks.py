@@ -1,4 +1,4 @@
-"""What a program prints of its own exceptions, of its stack and of warnings: every file, line and mark.
+"""Prints a program's own exceptions, stack and warnings: every file, line and mark.
 
 usage: tracebacks.py errors|frames
 """

@@ -1,4 +1,4 @@
-"""What Triton compiles for."""
+"""The target that Triton compiles for."""
 from collections import namedtuple
 
 GPUTarget = namedtuple("GPUTarget", "backend arch warp_size")
