@@ -42,7 +42,7 @@ from gpu_check.tree import Tree  # noqa: E402
 
 
 def runs(pid):
-    """Whether there is such a process that has not ended; one that ended may wait for its parent."""
+    """@return whether a process exists and has not ended. An ended one may still wait for its parent."""
     try:
         with open("/proc/%s/stat" % pid) as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -352,7 +352,7 @@ class TheSchedule(GpuCheck):
         self.assertEqual((again.returncode, again.stdout.count(" pass ")), (0, 0))
 
     def test_a_run_that_is_killed_at_any_time_loses_nothing_that_was_done(self):
-        """What was printed as over is in the archive, as it was; what ran then is told."""
+        """The archive has the checks that were printed as done, unchanged, and names those that were running."""
         command = [*COMMAND, "--within", "560", "--device", "fake", "--at-once", "2", "--out", str(self.out)]
         random_seconds = random.Random(7)
         for _ in range(4):

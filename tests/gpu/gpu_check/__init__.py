@@ -1,1 +1,1 @@
-"""What only a GPU can show about convtrace, as one command: tools/gpu-check."""
+"""Checks of convtrace that need a GPU, as one command: tools/gpu-check."""

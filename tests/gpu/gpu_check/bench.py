@@ -1,4 +1,4 @@
-"""What a check works with: processes with a time limit, plain, traced or probed, and the traces they leave."""
+"""The tools of a check: processes with a time limit, plain, traced or probed, and the traces that they leave."""
 import collections
 import functools
 import json
@@ -236,12 +236,12 @@ class Bench:
                 "--out", self.folder / "result.json"]
 
     def result(self, done):
-        """What a workload wrote."""
+        """@return the result that a workload wrote."""
         self.succeeded(done)
         return json.loads((self.folder / "result.json").read_text())
 
     def succeeded(self, done):
-        """Skip if a program said that it cannot run here, or fails without convtrace, too."""
+        """Raises Skip if a program reported that it cannot run here, or fails without convtrace, too."""
         if done.code == 0:
             return
         said = (done.err.strip() or done.out.strip())[-600:]

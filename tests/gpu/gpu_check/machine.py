@@ -1,4 +1,4 @@
-"""What this machine is: device, driver, libcupti, the Python that the workloads run in and what it has."""
+"""Describes this machine: device, driver, libcupti, the Python of the workloads and its packages."""
 import ctypes
 import glob
 import json

@@ -1,4 +1,4 @@
-"""What was seen: a file for each device and commit, which runs of several days and machines add to.
+"""The results of checks: a file for each device and commit, to which runs of several days and machines add.
 
     {device, commit, runs: [{date, driver, kernel_module, workloads, versions: {name: version}}],
      checks: {name: {part, result: pass|fail|skip|not run, why, numbers: {name: value}, seconds, run: index into runs}}}
@@ -91,7 +91,7 @@ class Writer:
         return self.archive.path if self.archive else self.folder / file_name(self.results["device"], self.results["commit"])
 
     def has_run(self, name):
-        """Whether a run like this one has a result of the check."""
+        """@return whether a run in the same environment has a result of the check."""
         check = self.results["checks"].get(name)
         same = ("driver", "kernel_module", "workloads", "versions")
         return check is not None and ran(check) and all(

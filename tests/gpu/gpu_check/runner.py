@@ -112,7 +112,7 @@ class Runner:
 
 
 def told(check, ended):
-    """What a check decided, in a line."""
+    """@return the result of a check, in one line."""
     decides = schedule.ROWS.get(check.name, ("",))[0]
     numbers = ", ".join("%s %s" % (key, "%.4g" % value if isinstance(value, float) else value) for key, value in ended["numbers"].items())
     why = (ended["why"].strip().split("\n") or [""])[-1]

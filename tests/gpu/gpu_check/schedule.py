@@ -1,5 +1,5 @@
-"""What one command on a rented GPU runs: `--within`. Checks stand in the order of what they decide; a check that does not fit
-into what is left of the time is left out and named, and a later, shorter one takes its place.
+"""The schedule of one command on a rented GPU: `--within`. Checks are ordered by the importance of what they decide. A check
+that does not fit into the remaining time is left out and named, and a later, shorter one takes its place.
 
 A check that measures time runs alone; those between two of these run several at once.
 """

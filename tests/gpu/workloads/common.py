@@ -1,7 +1,7 @@
-"""What the workloads share: arguments, settings under which PyTorch repeats its bits, a digest of results.
+"""Common parts of the workloads: arguments, settings under which PyTorch repeats its bits, a digest of results.
 
-A workload is an ordinary script that knows nothing of convtrace. It writes one JSON object to --out. Exit code 77: it
-cannot run here, and the last line of stderr says why.
+A workload is an ordinary script without knowledge of convtrace. It writes one JSON object to --out. Exit code 77: it
+cannot run here, and the last line of stderr has the reason.
 """
 import argparse
 import hashlib

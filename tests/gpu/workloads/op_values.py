@@ -1,8 +1,8 @@
-"""What ops do to values and memory, right and wrong: one case a run.
+"""Correct and faulty uses of memory by ops, one case per run.
 
-mutated: an op changes its input behind PyTorch's back. tuned: a Triton kernel that works in place is tried out on the
+mutated: an op changes its input without PyTorch's knowledge. tuned: a Triton kernel that works in place is tuned on the
 program's data. copy, same: an op that works in place takes a tensor and a copy of it, or the tensor twice. unwritten: an op
-leaves half of its result as the memory was. freed: a tensor is read whose memory was freed.
+leaves half of its result unwritten. freed: a tensor is read whose memory was freed.
 """
 from aliasing import unowned
 from common import arguments, deterministic, finish, need_triton

@@ -1,4 +1,4 @@
-"""What runs on the device in one training step, as torch.profiler sees it: durations of convtrace's kernels, and the gaps before them."""
+"""Profiles one training step by torch.profiler: durations of convtrace's kernels, and the gaps before them."""
 import collections
 import json
 import os
@@ -13,7 +13,7 @@ OURS = "convtrace"  # how names of its kernels begin
 
 
 def kernels(path):
-    """Of a trace of Chrome: kernels in the order in which they ran."""
+    """@return the kernels of a Chrome trace, in the order in which they ran."""
     with open(path) as file:
         events = [one for one in json.load(file)["traceEvents"] if one.get("cat") == "kernel"]
     return sorted(events, key=lambda one: one["ts"])
@@ -24,7 +24,7 @@ def median(values):
 
 
 def rows(events):
-    """Of each of our kernels, by its grid: launches, median duration, their sum, median gap to the kernel before."""
+    """@return for each of our kernels and grids: launches, median duration, sum of durations, median gap to the kernel before."""
     found = collections.defaultdict(list)
     for before, one in zip([None] + events[:-1], events):
         if one["name"].startswith(OURS):

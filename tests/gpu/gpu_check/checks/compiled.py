@@ -56,7 +56,7 @@ def regions(bench):
 
 @check("Triton's values", part=PART)
 def triton_values(bench):
-    """What a Triton kernel writes is recorded by its argument's name and type, and has the bits that the next module takes."""
+    """The output of a Triton kernel is recorded by its argument's name and type, with the bits of the next module's input."""
     numbers = {}
     for settings in {"compiled": "all"}, {"all_kernels": 1}:
         trace, _ = traced(bench, "triton_op", **settings)

@@ -1,4 +1,4 @@
-"""What tracing costs a launch and a training step, as ratios in one run, and what our kernels take inside a step."""
+"""The cost of tracing for a launch and a training step, as ratios in one run, and the time of our kernels inside a step."""
 import json
 import os
 import select

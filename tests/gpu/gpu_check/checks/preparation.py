@@ -1,4 +1,4 @@
-"""What preparing a context takes, and whether the program's first launches wait for it."""
+"""The cost of preparing a context; the program's first launches must not wait for it."""
 from ..bench import expect
 from ..check import check
 from .ways import OUTPUT_RULE
@@ -25,7 +25,7 @@ def preparation(bench):
 
 @check("memory beside a training step", part=3, alone=True)
 def memory_beside_training(bench):
-    """What the device has less of at the end of a traced training than of a plain one; it must still work then."""
+    """Measures the device memory that a traced training takes more than a plain one. The results must be the same."""
     command = bench.workload("models", "--model", "gpt")
     plain, traced = (bench.result(done) for done in (bench.run(command), bench.traced(command)[0]))
     expect(plain["digest"] == traced["digest"], "the results are other ones under convtrace")

@@ -1,4 +1,4 @@
-"""What PyTorch's calls become, and what is put between them."""
+"""The launches of PyTorch's calls, and the work that convtrace inserts between them."""
 from ..bench import Skip, expect
 from ..check import check
 from .ways import launch_count
@@ -7,7 +7,7 @@ EVERY_KERNEL = '[[rule]]\nkernel = "*"\noutputs = "auto"\n'
 
 
 def check_same_results(bench, command, **settings):
-    """A traced run computes what a plain one does. @return its trace."""
+    """A traced run computes the same as a plain one. @return its trace."""
     environment = {key: settings.pop(key) for key in list(settings) if key.isupper()}
     plain = bench.result(bench.run(command, **environment))
     done, trace = bench.traced(command, environment=environment, **settings)
@@ -44,7 +44,7 @@ for _model, _part in {"cnn": 8, "triton_op": 8, "compiled": 8, "distributed": 8,
 
 @check("operands of PyTorch's kernels", part=2)
 def operands_of_pytorch(bench):
-    """Whether the tensors of matrix products, attention and Triton kernels are among the operands of a launch."""
+    """The tensors of matrix products, attention and Triton kernels are among the operands of a launch."""
     done, trace = bench.traced(bench.workload("known_operands"))
     said = bench.result(done)
     launches = [(r["kernel"], {operand["address"] for operand in r["operands"]}) for r in trace.records("launch")]

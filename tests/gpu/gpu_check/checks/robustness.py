@@ -103,7 +103,7 @@ def illegal_address(bench):
 
 @check("kill -9", part=10)
 def kill(bench):
-    """What was closed before a kill is there."""
+    """The steps that ended before a kill are in the trace."""
     try:
         bench.traced(bench.workload("troubled", "--case", "endless"), "killed", timeout=30)
     except Failure:

@@ -89,7 +89,7 @@ METRICS = (  # of Nsight Compute: issue, the pipes of conversions and of f64, me
 
 @check("pipes of the statistics kernel", part=7, alone=True)
 def pipes(bench):
-    """What keeps the kernel from memory speed, as Nsight Compute counts it."""
+    """Measures by Nsight Compute which pipes keep the kernel from memory speed."""
     tool = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if tool is None or bench.is_fake or not bench.tree.stats_bench.exists():
         raise Skip("needs a GPU, ncu on the PATH and gpu_stats_bench")

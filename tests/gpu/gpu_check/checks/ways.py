@@ -1,4 +1,4 @@
-"""What the driver and CUPTI do: the facts that convtrace's ways into a process rest on."""
+"""The behaviour of the driver and CUPTI on which convtrace's ways into a process depend."""
 import shutil
 
 from ..bench import expect
@@ -10,7 +10,7 @@ WAYS = ("linked", "dlsym", "proc-address")
 
 
 def launch_count(driver_callbacks):
-    """Launches among the probe's callbacks, "307 cuLaunchKernel": 12; by id where the library tells no names."""
+    """@return the number of launches among the probe's callbacks, "307 cuLaunchKernel": 12; by id if the library has no names."""
     ids = ("307", "514", "652")  # cuLaunchKernel, cuGraphLaunch, cuLaunchKernelEx: graphs are told apart by callers
     total = 0
     for key, count in driver_callbacks.items():
@@ -36,7 +36,7 @@ def injection(bench):
 
 @check("injection in odd ways", part=1)
 def odd_injection(bench):
-    """What the driver makes of a path that is none, of a relative one, of a refusal, and of a second context."""
+    """Records how the driver handles a missing injection path, a relative one, a library that refuses, and a second context."""
     command = bench.native(bench.tree.launches, "--launches", "500")
     numbers = {}
     for name, path in (("none", "none"), ("missing", "/nowhere/lib.so")):
