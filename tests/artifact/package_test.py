@@ -1,4 +1,4 @@
-"""What tools/package makes: small, the same every time, and at home in a root folder that holds glibc and nothing else.
+"""The package of tools/package: it is small, reproducible, and runs in a root folder that holds only glibc.
 
 usage: package_test.py BUILD SOURCE
 """

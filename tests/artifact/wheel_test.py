@@ -1,4 +1,4 @@
-"""What tools/wheel makes: one small file, at home where glibc is 2.28, active nowhere until it is asked for.
+"""The wheel of tools/wheel: it is one small file, runs with glibc 2.28, and is inactive until it is used.
 
 usage: wheel_test.py BUILD SOURCE     builds the wheel, which takes minutes, and installs it without an index
 """

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What tracing costs a training step on the CPU, a module call and a value: rows observer.*, and a compiled step: rows compiled.*; JSON
-on stdout.
+"""Measures the cost of tracing for a training step on the CPU, a module call and a value (rows observer.*), and for a compiled
+step (rows compiled.*); JSON on stdout.
 
 usage: bench_observer.py [--quick] [--compiled]    (--compiled: these rows alone, and compiled.compile)
 
 Copies of a program run side by side, one plain and one for each way of tracing. Only one works at a time; bursts of
 steps alternate between them, so a drift of the machine hits all alike. Times are CPU times of the thread that trains.
 
-The rows *_every50 are put together: 49 steps of which no values are taken and one of which they are. A burst that
-is long enough to hold both would take minutes.
+The rows *_every50 are computed from two measurements: 49 steps without values and one step with values. A burst that is long
+enough for both would take minutes.
 """
 
 import json
@@ -278,8 +278,8 @@ def compiled_rows(pairs, folder):
 
 
 def compile_row():
-    """What tracing adds to the first steps, in which everything is compiled, by the C++ compiler too: each program has an
-    empty cache, and they run after each other."""
+    """Measures the cost of tracing in the first steps, in which everything is compiled, also by the C++ compiler. Each program
+    has an empty cache, and they run one after the other."""
     ratios = []
     for pair in range(COMPILATIONS):
         seconds = {}
@@ -296,7 +296,7 @@ def compile_row():
 
 
 def value_row(pairs, folder):
-    """What one value more costs."""
+    """Measures the cost of one additional value."""
     added = []
     for work in ("value", "values"):
         seconds, _ = measure(work, ["stats"], pairs, folder)
@@ -318,7 +318,7 @@ def call_row(pairs, folder):
 
 
 def collective_row(pairs, folder):
-    """What a collective costs beside the statistics of its tensors."""
+    """Measures the cost of a collective without the statistics of its tensors."""
     seconds, _ = measure("collectives", ["nothing"], pairs, folder)
     added = [1e6 * (a - b) / COLLECTIVES_PER_SAMPLE for a, b in zip(seconds["nothing"], seconds["plain"])]
     median = statistics.median(added)
@@ -327,7 +327,7 @@ def collective_row(pairs, folder):
 
 
 def told_cost_row(pairs, folder):
-    """What `convtrace info` says that tracing cost, beside how much longer the same steps took."""
+    """Compares the cost of tracing that `convtrace info` reports with the time by which the same steps took longer."""
     seconds, traces = measure("tiny", ["stats"], pairs, folder, warm_up=0)  # it tells of the first step, too
     added = [a - b for a, b in zip(seconds["stats"], seconds["plain"])]
     info = subprocess.run([CONVTRACE, "info", "--json", traces["stats"]], stdout=subprocess.PIPE, check=True)

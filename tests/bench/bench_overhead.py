@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What 200 steps take under CONVTRACE_OVERHEAD=5%, by the same steps without the preload: rows overhead.*; JSON on stdout.
+"""Measures 200 steps under CONVTRACE_OVERHEAD=5% against the same steps without the preload: rows overhead.*; JSON on stdout.
 
 usage: bench_overhead.py [--quick] [PROGRAM...]
 
-Two fresh processes a pair, one plain and one traced, whose bursts of steps alternate. Times are wall times, in which the
-writer thread counts; CPU times of the thread that trains stand beside them. Step 0, in which packages and code are looked
-at, is left out. Of the tiny model 5 % is out of reach, which its trace must say.
+A pair has two fresh processes, one plain and one traced, whose bursts of steps alternate. Times are wall times, which include
+the writer thread; CPU times of the training thread are given as well. Step 0, in which packages and code are examined, is
+left out. The tiny model cannot reach 5 %, which its trace must state.
 """
 
 import json

@@ -71,7 +71,7 @@ class Value:
 
 @dataclasses.dataclass
 class Step:
-    """What a step's launches add, in us; `in_program_us` is not in it."""
+    """The time that a step's launches add, in us, without `in_program_us`."""
     kernels: float = 0.0
     gaps: float = 0.0
     launches: int = 0
@@ -82,7 +82,7 @@ class Step:
 
 
 def units(size, smallest, most):
-    """(size, count) of pieces of a power of two, at most so many."""
+    """@return (size, count) of pieces whose size is a power of two times `smallest`, at most `most`."""
     unit = smallest
     while math.ceil(size / unit) > most:
         unit *= 2
@@ -176,7 +176,7 @@ def launches_of(values, most_tiles):
 
 
 def submissions(kind):
-    """Of the step: `f32`, `bf16` (autocast), or `hash` (f32, mode hash)."""
+    """@return the submissions of the step. `kind`: `f32`, `bf16` (autocast), or `hash` (f32, mode hash)."""
     return [(times, [Value(half if kind == "bf16" else full, "hash" in (kind, what), kind == "bf16" and half != full, bool(again))
                      for full, half, what, again, count in values for _ in range(count)])
             for times, values in DATA["step"]["rows"]]
@@ -184,13 +184,13 @@ def submissions(kind):
 
 @functools.cache
 def in_program_us():
-    """What a launch takes more in a step than its marks and the gap explain."""
+    """@return the time per launch in a step that its marks and the gap do not explain."""
     step = Model("H100", MEASURED).step(submissions("f32"))
     return (DATA["measured"]["added_ms"] - step.added_ms(0)) * 1e3 / step.launches
 
 
 def predict(device, design, kind):
-    """(ms added to a step, the step over a plain one)."""
+    """@return (ms added to a step, ratio of the step to a plain one)."""
     added = Model(device, DESIGNS[design]).step(submissions(kind)).added_ms(in_program_us())
     plain = DATA["devices"][device]["plain_ms"]["bf16" if kind == "bf16" else "f32"]
     return added, 1 + added / plain

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the compiler makes of the statistics kernel, for every GPU that it is built for: tables in Markdown.
+"""Reports the compiled code of the statistics kernel for every GPU that it is built for: tables in Markdown.
 
 usage: kernel_report.py [--json FILE] [--nvcc PATH] [--nvdisasm PATH] [SM...]    all architectures of the build; no GPU
 
@@ -104,7 +104,8 @@ def found_turn(dtype, *wanted, **loads):
 
 
 def work_of(narrow, shifted, name, size, elements):
-    """What the loop over ordinary values does at least, and a loop over rare ones, which is not unrolled, does not."""
+    """@return (instruction, least number of it) by which the loop over ordinary values is recognized: a loop over rare ones,
+    which is not unrolled, has fewer."""
     if narrow:
         return "FFMA", 5 * elements
     if size >= 4:

@@ -1,4 +1,4 @@
-"""What convtrace takes for granted of the driver's library: its functions, numbers of callbacks, rules of injection."""
+"""Convtrace's assumptions about the driver's library: its functions, numbers of callbacks, rules of injection."""
 import ctypes
 import os
 import re

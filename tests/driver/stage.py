@@ -1,8 +1,8 @@
-"""What the tests of stage `driver` share: NVIDIA's driver libraries, and programs that run with one of them.
+"""Common parts of the tests of stage `driver`: NVIDIA's driver libraries, and programs that run with one of them.
 
 No machine needs a device: cuInit answers 100 (no device), and everything that a program fetches before it asks for a
 device is real. As root, cuInit makes the node /dev/nvidiactl, so programs run in a mount namespace with a /dev of their
-own, or, where that is not to be had, as an unprivileged user.
+own, or, if that is impossible, as an unprivileged user.
 """
 import ctypes
 import functools

@@ -22,7 +22,7 @@ def start(arguments):
 
 
 def words(owner):
-    """Of the writable mappings of files whose path has `owner` in it, and of the unnamed ones right behind."""
+    """Yields the words in the writable mappings of files with `owner` in their path, and in the unnamed ones directly after."""
     last_end = None
     with open("/proc/self/maps") as maps:
         lines = maps.readlines()

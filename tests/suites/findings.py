@@ -1,4 +1,4 @@
-"""What the commands say of the traces that a suite left, and whether it is known to be true."""
+"""Runs the commands on a suite's traces, and compares their findings with the known ones."""
 import collections
 import dataclasses
 import fnmatch

@@ -118,7 +118,7 @@ def good(result):
 
 
 def explain(result):
-    """What the row does not say, for people; result.json has all."""
+    """@return the details that the row lacks, as readable lines; result.json has everything."""
     lines = list(result["ended"]) + result["broken"] + result["off"]
     for word in ("differences", "flaky"):
         lines += ["%s: %s: plain %s, traced %s; again %s, %s" % (word, name, *four) for name, four in result[word].items()]

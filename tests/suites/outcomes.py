@@ -1,4 +1,4 @@
-"""What pytest said of each test, and in which tests two runs of one suite differ."""
+"""Reads pytest's outcome of each test, and finds the tests in which two runs of one suite differ."""
 import pathlib
 import re
 import xml.etree.ElementTree as xml

@@ -1,4 +1,4 @@
-"""What a suite needs: an environment over this repository's own, in which its packages are, and the files of its tests."""
+"""Prepares a suite: an environment on top of this repository's own with the suite's packages, and the files of its tests."""
 import hashlib
 import importlib.metadata
 import pathlib
