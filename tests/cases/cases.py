@@ -1,4 +1,4 @@
-"""Which runs there are, by name: MODEL-PRECISION-VARIANT[+FAULT], and which of them are held against which."""
+"""The runs, by name: MODEL-PRECISION-VARIANT[+FAULT], and the pairs of them that are compared."""
 import dataclasses
 
 from faults import FAULTS
@@ -32,14 +32,14 @@ HELD_OUT_6 = {"spaces": ("split", "simd"), "tuned": ("flip", "threads"), "scaled
 BESIDE = ("plain", "split")
 
 
-# Not by rounding alone: under autocast an LSTM without oneDNN computes in f32, and so does a GRU but cell by cell.
-# PyTorch's own layer norm on a CPU adds up its bias gradient in bf16: of 1,536 rows it is 38 % off that in f64.
+# Pairs that differ by more than rounding: under autocast an LSTM without oneDNN computes in f32, as does a GRU, cell by cell.
+# PyTorch's own layer norm on a CPU sums its bias gradient in bf16: for 1,536 rows it differs by 38 % from the sum in f64.
 NO_ROUNDING = {("lstm", "autocast", "blas"), ("gru", "autocast", "split"), ("windows", "bf16", "unfused"), ("windows", "autocast", "unfused")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A run that is held against the plain one of its model and precision."""
+    """A run that is compared with the plain one of its model and precision."""
     kind: str                   # fault, or of rounding pairs: design, others, held_out
     model: str
     precision: str

@@ -1,4 +1,4 @@
-"""The faults: what each changes in a run, and where a report should say that it is."""
+"""The faults: the change that each makes in a run, and the place that a report should name."""
 import dataclasses
 import typing
 
@@ -32,7 +32,7 @@ class Fault:
 
 
 def put(**attributes):
-    """Sets attributes of the module at the place."""
+    """@return a fault that sets attributes of the module at its place."""
     def plant(training, module):
         for name, value in attributes.items():
             setattr(module, name, value)
@@ -57,12 +57,12 @@ def optimize_with(change):
 
 
 def given(change):
-    """Changes what the module is given."""
+    """@return a fault that changes the module's input."""
     return lambda training, module: module.register_forward_pre_hook(lambda module, x: (change(x[0]),))
 
 
 def made(change):
-    """Changes what the module makes."""
+    """@return a fault that changes the module's output."""
     return lambda training, module: module.register_forward_hook(lambda module, x, y: change(y))
 
 
@@ -73,7 +73,7 @@ def transpose_weight(training, module):
 
 
 def swap_gates(training, module):
-    """As two libraries order them: input, forget, cell, output against input, forget, output, cell."""
+    """Reorders an LSTM's gates from input, forget, cell, output to another library's input, forget, output, cell."""
     for parameter in module.parameters():
         i, f, g, o = parameter.data.clone().chunk(4)
         for piece, other in zip(parameter.data.chunk(4), (i, f, o, g)):
@@ -81,7 +81,7 @@ def swap_gates(training, module):
 
 
 def flip_bit(training, module):
-    """In the exponent of one weight."""
+    """Flips a bit in the exponent of one weight."""
     import torch
     narrow = module.weight.dtype == torch.bfloat16
     module.weight.data.view(torch.int16 if narrow else torch.int32).view(-1)[1000] ^= 1 << (10 if narrow else 26)

@@ -29,7 +29,7 @@ def verdict(report):
 
 
 def headlined(root):
-    """The root as the report's headline has it: at whoever made the value, where that is known."""
+    """@return the root as in the report's headline: at the module that made the value, if that is known."""
     made = ((root or {}).get("made_by") or {}).get("place")
     return {**root, "scope": made["scope"] or ""} if made else root
 
@@ -39,14 +39,14 @@ def place(root):
 
 
 def told(fault, model, report):
-    """Facts of the report that tell the fault: the setting, from its step on, of its module."""
+    """@return the report's facts that show the fault: its setting, in its module, from its step on."""
     place = fault.module(model)
     return [fact for fact in report.get("facts", []) if fact["name"] == fault.fact and fact["step"] == fault.since
             and place in (None, fact["first"])]
 
 
 def judge(case, report, modules):
-    """(word, what the report says)"""
+    """@return (verdict, the report's evidence as text)."""
     root = headlined(report["root"])
     if not case.fault:
         return ("diverged", place(root)) if root else (verdict(report), "")

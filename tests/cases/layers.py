@@ -87,7 +87,7 @@ def attention(q, k, v, mask, scale):
 
 
 def as_fused(output):
-    """In the type that torch's own LSTM gives under autocast."""
+    """@return the output in the type that torch's own LSTM returns under autocast."""
     return output.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else output
 
 

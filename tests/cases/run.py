@@ -60,7 +60,7 @@ def record(names, folder, mode, steps):
 
 
 def inexact():
-    """As if the runs could not be repeated to the bit."""
+    """@return the options for a comparison without the assumption that runs repeat bit by bit."""
     text = subprocess.run([DIFF, "--help"], text=True, stdout=subprocess.PIPE, check=True).stdout
     return ["--exact", "off"] if "--exact" in text else []
 
@@ -84,7 +84,7 @@ def head(*cells):
 
 
 def fault_tables(results):
-    """True if the goals are met."""
+    """Prints the tables of faults. @return whether the goals are met."""
     head("fault", "model", "precision", "plain", "beside split products")
     grouped = collections.defaultdict(dict)
     counts = collections.defaultdict(collections.Counter)
@@ -109,7 +109,7 @@ def fault_tables(results):
 
 
 def rounding_table(results):
-    """True if nothing diverged."""
+    """Prints the tables of rounding. @return whether nothing diverged."""
     head("rounding", "set", "model", "precision", "verdict")
     for case, (word, says) in results.items():
         row(VARIANTS[case.variant], case.kind, case.model, case.precision, f"**{word}**: {says}" if says else word)

@@ -47,7 +47,7 @@ class Lion(torch.optim.Optimizer):
 
 
 class Criterion:
-    """As nn.CrossEntropyLoss, and no module."""
+    """The same as nn.CrossEntropyLoss, but not a module."""
     reduction, label_smoothing = "mean", 0.0
 
     def __call__(self, out, y):
@@ -87,7 +87,7 @@ class Training:
         return self.criterion(out, y.flatten() if y.dim() == 2 else y)
 
     def run(self, plant=None, since=0):
-        """plant(self) is called in front of step `since`."""
+        """Trains the model; plant(self) is called before step `since`."""
         for step in range(self.steps):
             if plant and step == since:
                 plant(self)

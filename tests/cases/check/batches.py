@@ -59,7 +59,7 @@ def all_ignored(faulty):
 
 
 def cut_answers(faulty):
-    """In one batch the prompts are longer than what a row may have, so the answers are cut off."""
+    """The prompts of one batch are longer than the limit of a row, so that the answers are cut off."""
     model = Tagger()
     optimizer = adamw(model)
     for step, batch in enumerate(DataLoader(sentences(80, 4, 14), batch_size=8, shuffle=True, collate_fn=list)):

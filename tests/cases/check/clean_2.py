@@ -26,7 +26,7 @@ def rows(steps, count=16, width=8):
 
 
 def pictures(steps, count=8, channels=3):
-    """For each step pictures of which one quarter is brighter, and the number of that quarter."""
+    """Yields for each step pictures with one brighter quarter, and the number of that quarter."""
     for _ in range(steps):
         label = torch.randint(4, (count,))
         x = 0.5 * torch.randn(count, channels, 8, 8)
@@ -36,7 +36,7 @@ def pictures(steps, count=8, channels=3):
 
 
 def texts(steps, count=8, length=12, words=32):
-    """For each step sequences in which most tokens follow from the one before, and the same shifted by one."""
+    """Yields for each step sequences whose tokens mostly follow from the token before, and the same shifted by one."""
     for _ in range(steps):
         text = [torch.randint(words, (count,))]
         for _ in range(length):

@@ -27,7 +27,7 @@ class Offloaded:
 
 
 def busy_buffer(faulty):
-    """From the sixth step on one layer gets the gradient of the fifth."""
+    """From the sixth step on, one layer gets the fifth step's gradient."""
     model = Classifier()
     Offloaded(model.blocks[1].up.weight, faulty)
     optimizer = adamw(model)

@@ -20,7 +20,7 @@ def update(optimizer, loss):
 
 
 def batches(steps, *shape, count=16):
-    """For each step noise, and which of the first four elements is the largest."""
+    """Yields for each step noise, and the position of the largest of its first four elements."""
     for _ in range(steps):
         x = torch.randn(count, *shape)
         yield x, x.flatten(1)[:, :4].argmax(1)
@@ -161,7 +161,7 @@ def trust_ratio(faulty):
 
 
 def rewound_ticket(faulty):
-    """For the second round small weights are taken from the first model, in a copy; the optimizer stays where it was."""
+    """The second round trains a pruned copy of the first model; the optimizer still has the old model's parameters."""
     first = nn.Sequential(nn.Conv2d(3, 12, 3), nn.ReLU(), nn.Conv2d(12, 12, 3, groups=12), nn.ReLU(), nn.Conv2d(12, 4, 4))
     model = copy.deepcopy(first)
     optimizer = sgd(model)
@@ -273,7 +273,7 @@ def clip_in_hook(faulty):
 
 
 def scaler_and_optimizer(faulty):
-    """When mixed precision came in, the calls of before it stayed."""
+    """The optimizer's own step was left in place when mixed precision was added, so that each step is made twice."""
     maker, judge = (nn.Sequential(nn.Linear(a, 48), nn.LeakyReLU(0.2), nn.Linear(48, b)) for a, b in ((8, 32), (32, 1)))
     of_maker, of_judge = (torch.optim.AdamW(net.parameters(), lr=1e-3, betas=(0.8, 0.99)) for net in (maker, judge))
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0)

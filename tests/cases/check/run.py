@@ -59,7 +59,7 @@ def record(names, folder, quiet):
 
 
 def check(name, folder):
-    """The findings, worst first."""
+    """@return the findings, worst first."""
     report = folder / f"{name}.json"
     report.unlink(missing_ok=True)
     words = [BUILD / "bin" / "convtrace", "check", *paths(name, folder), "--json", report]
@@ -79,7 +79,7 @@ def above_hint(findings):
 
 
 def judge_faulty(case, findings):
-    """right: told first; named: told further down; missed."""
+    """@return right: the expected finding is the first one; named: it is a later one; else missed."""
     told = [f["id"] for f in (findings if case.hint else above_hint(findings))]
     if case.expected not in told:
         return "missed"
@@ -91,7 +91,7 @@ def judge_silent(findings):
 
 
 def place(finding):
-    """The first finding in few words."""
+    """@return the first finding in a few words."""
     words = [finding["id"], finding["level"]]
     if finding.get("step") is not None:
         words.append(f"step {finding['step']}")
@@ -117,7 +117,7 @@ def marked(word, good):
 
 
 def fault_table(names, found):
-    """How many were told."""
+    """Prints the table of faulty programs. @return how many were found."""
     head("case", "known from", "expected", "found first", "verdict")
     words = []
     for name in names:
@@ -128,7 +128,7 @@ def fault_table(names, found):
 
 
 def silent_table(what, names, found):
-    """How many were silent; hints are allowed."""
+    """Prints the table of correct programs. @return how many had no finding; hints are allowed."""
     head(what, "found first", "hints", "verdict")
     silent = 0
     for name in names:

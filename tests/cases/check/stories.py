@@ -25,7 +25,7 @@ def blow_up(faulty):
 
 
 def blow_up_late(faulty):
-    """The rate grows without an end behind ten good steps."""
+    """After ten good steps the learning rate grows without limit."""
     model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
     optimizer = sgd(model, 0.02)
     for step, (x, y) in enumerate(_regression(30)):
@@ -46,22 +46,22 @@ def _exploded(faulty, at, make, part):
 
 
 def exploded_first(faulty):
-    """In the first step."""
+    """A gradient explodes in the first step."""
     _exploded(faulty, 0, adamw, lambda model: model.stem.weight)
 
 
 def exploded_with_decay(faulty):
-    """The decay goes on to move what is dead."""
+    """Weight decay continues to move a parameter that is dead."""
     _exploded(faulty, 4, lambda model: torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=0.1), lambda model: model.head.weight)
 
 
 def exploded_rmsprop(faulty):
-    """An optimizer of another kind that keeps squares."""
+    """RMSprop, another optimizer that keeps averages of squares."""
     _exploded(faulty, 3, lambda model: torch.optim.RMSprop(model.parameters(), 1e-3), lambda model: model.blocks[0].up.bias)
 
 
 def exploded_in_part(faulty):
-    """One row alone: the others go on to move."""
+    """Only one row is dead; the others continue to move."""
     _exploded(faulty, 3, adamw, lambda model: _Row(model.head.weight))
 
 

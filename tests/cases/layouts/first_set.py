@@ -120,7 +120,7 @@ COLUMNS, ROWS_OF = ("attn.q_proj", "attn.k_proj", "attn.v_proj", "up"), ("attn.o
 
 
 def divided(net, layout, rank, size, faults):
-    """-> the network in that layout, and how many parts the batch has."""
+    """@return the network in a layout, and the number of parts of the batch."""
     if layout == "ddp":
         net = nn.parallel.DistributedDataParallel(net)
         if "gradients-summed" in faults:

@@ -12,7 +12,7 @@ EPS = 1e-6
 
 
 def weights():
-    """-> all weights by name, the same on each rank."""
+    """@return all weights by name, the same on each rank."""
     torch.manual_seed(0)
     sizes = {"words": (WORDS, WIDTH), "head": (WORDS, WIDTH)}
     for i in range(LAYERS):
@@ -122,7 +122,7 @@ class Copied(torch.autograd.Function):
 
 
 class Reduced(torch.autograd.Function):
-    """Also called with one rank: then its input is the sum."""
+    """The sum of a tensor over all ranks. With one rank it is the tensor itself."""
 
     @staticmethod
     def forward(ctx, x):
@@ -134,7 +134,7 @@ class Reduced(torch.autograd.Function):
 
 
 class Column(nn.Module):
-    """Columns of a product. With Transformer Engine the norm before it is inside."""
+    """A column-parallel linear layer. As in Transformer Engine it may include the norm before it."""
 
     def __init__(self, weight, with_norm=False):
         super().__init__()
@@ -149,7 +149,7 @@ class Column(nn.Module):
 
 
 class Row(nn.Module):
-    """Terms of a product, and their sum."""
+    """A row-parallel linear layer: each rank's terms of the product, summed over ranks."""
 
     def __init__(self, weight, extra=0.0):
         super().__init__()

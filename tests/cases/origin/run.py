@@ -57,7 +57,7 @@ def origins(folder):
 
 
 def judge(case, report):
-    """right: the first origin, or a note where that is expected, is the fault; named: a later one is."""
+    """@return right: the first origin, or the expected note, is the fault; named: a later origin is; else missed."""
     found = report["origins"]
     if case.note is not None:
         return "right" if not found and notes_of(case, report) else "missed"
