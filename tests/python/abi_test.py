@@ -67,7 +67,7 @@ CONSTANTS = {
 
 
 def ask_the_compiler(expressions):
-    """Values of C expressions over the header, as an int each."""
+    """@return the values of C expressions over the header, as ints."""
     lines = "".join('printf("%%llu\\n", (unsigned long long)(%s));\n' % e for e in expressions)
     with tempfile.TemporaryDirectory() as folder:
         source, program = os.path.join(folder, "ask.c"), os.path.join(folder, "ask")
@@ -79,7 +79,7 @@ def ask_the_compiler(expressions):
 
 
 def declared_fields():
-    """C struct name -> field names, read from the header's text."""
+    """@return {name of a C struct: names of its fields}, read from the header's text."""
     with open(HEADER) as file:
         text = re.sub(r"///.*", "", file.read())
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
@@ -93,7 +93,7 @@ def declared_fields():
 
 
 def events_header(macro):
-    """enumerator -> (value, spelling) of one X-macro table of format/."""
+    """@return {enumerator: (value, spelling)} of one X-macro table of format/."""
     for name in ("model/event_enums.h", "model/dtype.h", "base/level.h"):
         with open(os.path.join(ROOT, "format", name)) as file:
             found = re.search(r"#define %s\(X\)(.*?)\n\n" % macro, file.read(), flags=re.S)
@@ -170,7 +170,7 @@ class Enumerations(unittest.TestCase):
 
 
 def torch_name(spelling):
-    """"bf16" -> "bfloat16", "f8e4m3fn" -> "float8_e4m3fn" ..."""
+    """@return torch's name of a dtype: "bfloat16" for "bf16", "float8_e4m3fn" for "f8e4m3fn"."""
     if spelling == "f4e2m1fn":
         return "float4_e2m1fn_x2"  # two of them share a byte
     letters, bits, rest = re.fullmatch(r"(bf|f|i|u|c|bool)(\d*)(\w*)", spelling).groups()

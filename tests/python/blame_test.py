@@ -1,5 +1,5 @@
-"""A wrong or not finite gradient is told at what made it in the backward pass, and not at the module that received it: by
-convtrace-diff, check and show --nan alike. Needs the built libraries and programs (CONVTRACE_BUILD)."""
+"""A wrong or not finite gradient is reported at the op or module that made it in the backward pass, not at the one that received
+it: by convtrace-diff, check and show --nan alike. Needs the built libraries and programs (CONVTRACE_BUILD)."""
 import json
 import os
 import pathlib
@@ -12,8 +12,8 @@ BIN = pathlib.Path(os.environ["CONVTRACE_BUILD"]) / "bin"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("CONVTRACE_")} | {"OMP_NUM_THREADS": "1"}
 PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "blame.py"
 
-# Kind of fault -> (module, op, slot, whether that is likely and no more) of who made the gradient, and who received it.
-# Where who made it has a record of its own, nobody is said to have received it.
+# Kind of fault -> (module, op, slot, whether that is only likely) of the gradient's maker, and the module that received it.
+# There is no receiver if the maker has a record of its own.
 MADE = {
     "swish": (("blocks.1.forward_part", "blame::swishBackward", "grad_input:0", False), None),
     "attention": (("blocks.1.attention", None, None, True), "blocks.1.attention.qkv"),
@@ -52,7 +52,7 @@ class Blame(unittest.TestCase):
         return text, json.loads(output.read_text())
 
     def of(self, one):
-        """(module, op, slot, likely) of who made a gradient, and who received it, from a record or what is known of it."""
+        """@return (module, op, slot, likely) of a gradient's maker, and the gradient's receiver, from a report's place."""
         made = one["made_by"]
         if made is None:
             return (one["scope"], one["op"], one["slot"], False), None
@@ -89,7 +89,7 @@ class Blame(unittest.TestCase):
         self.assertEqual(self.of({**shown["birth"], "made_by": shown["made_by"]}), expected)
 
     def check_right(self, base):
-        """The same model computed otherwise, and the base itself: nothing is told."""
+        """Nothing is reported for the same model computed in another way, and for the base itself."""
         plain = self.traced("plain")
         text, report = self.diff(base, plain)
         self.assertIsNone(report["root"], text)

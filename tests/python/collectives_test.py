@@ -14,7 +14,7 @@ import convtrace  # noqa: E402
 
 
 def ranks_of(text):
-    """"0-2,8" as [0, 1, 2, 8]."""
+    """@return the ranks of a text: [0, 1, 2, 8] for "0-2,8"."""
     ranges = [[int(end) for end in part.split("-")] for part in text.split(",")]
     return [rank for part in ranges for rank in range(part[0], part[-1] + 1)]
 
@@ -23,7 +23,7 @@ class CollectivesTest(ProgramTest):
     shared = True
 
     def trace(self, way, size):
-        """Runs the program without and with convtrace. @return of each rank, its records."""
+        """Runs the program without and with convtrace. @return the records of each rank."""
         for trace in self.traces():
             os.remove(trace)
         plain = self.run_program("collectives.py", way, str(size), preload=False)
@@ -42,7 +42,7 @@ class CollectivesTest(ProgramTest):
         return [r for r in records if r["record"] == "stats" and r.get("collective") == call["id"] and r["slot"].startswith(kind)]
 
     def check_joined(self, ranks):
-        """Calls of a group agree over its members, and are numbered without a gap; what is received is what was sent."""
+        """Calls of a group agree among its members and are numbered without gaps; received values equal those sent."""
         groups = collections.defaultdict(dict)
         for rank, records in enumerate(ranks):
             self.assertEqual([c["id"] for c in self.calls(records)], list(range(1, len(self.calls(records)) + 1)))

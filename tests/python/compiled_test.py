@@ -61,8 +61,8 @@ class RegionTest(ProgramTest):
             return json.load(file), done.stdout
 
     def check_model(self, name, outputs, gradients):
-        """@param outputs  modules whose outputs a run that is not compiled has as well; `gradients`: whose outputs' gradients
-        """
+        """@param outputs  modules whose outputs are also recorded in a run that is not compiled
+        @param gradients  the same for gradients of outputs"""
         if VERSION < (2, 9) and name in ("gpt", "step"):
             self.skipTest("Inductor 2.6 computes another gradient of an embedding than PyTorch, which is found")
         cold, first = self.run_model(name, CONVTRACE_COMPILED="all")
@@ -136,7 +136,7 @@ class MoreModels(RegionTest):
 
 
 class OtherParts(RegionTest):
-    """More than a model is compiled, or in another way."""
+    """Compiled code beside a model, or compiled in another way."""
 
     def test_an_optimizer(self):
         self.check_model("optimizer", ["up"], ["down"])

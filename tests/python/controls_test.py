@@ -223,7 +223,7 @@ class Absence(ControlsTest):
 
 
 class Loop:
-    """programs/loop.py under way, step by step."""
+    """A run of programs/loop.py that is advanced step by step."""
 
     def __init__(self, test, steps, **settings):
         environment = {k: v for k, v in os.environ.items()
@@ -239,14 +239,14 @@ class Loop:
         self.next_line = self._process.stdout.readline()
 
     def go(self, *losses):
-        """One step for each loss."""
+        """Makes one step for each loss."""
         for loss in losses:
             self._process.stdin.write("%s\n" % loss)
             self._process.stdin.flush()
             self.next_line = self._process.stdout.readline()
 
     def until_handled(self, number=signal.SIGABRT):
-        """Handlers are installed when the trace is opened, by another thread; that of SIGABRT last."""
+        """Waits until a signal is handled: another thread installs the handlers when the trace is opened, SIGABRT's last."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with open("/proc/%d/status" % self.pid) as status:

@@ -56,7 +56,7 @@ class Evaluation(StepsTest):
             ("evaluation", "", 0, "output:0", "stats")])
 
     def test_eval_mode_without_no_grad_is_evaluation_with_its_criterion(self):
-        """As who forgets it."""
+        """The criterion is evaluation, too, if a program forgets no_grad."""
         criterion = nn.MSELoss()
         for _ in range(2):
             self.model.eval()

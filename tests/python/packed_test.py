@@ -21,7 +21,7 @@ SPELLINGS = {"float4_e2m1fn_x2": "f4e2m1fn", "float8_e8m0fnu": "f8e8m0fnu"}
 
 
 def numbers(data, dtype):
-    """The values of bytes, in logical order."""
+    """@return the values of bytes, in logical order."""
     data = data.reshape(-1)
     if dtype == "float4_e2m1fn_x2":
         return F4_VALUES[numpy.stack((data & 15, data >> 4), 1).reshape(-1)]
@@ -45,7 +45,7 @@ def expected(x, dtype):
 
 
 def listed(value):
-    """The list or its only item, NaN as JSON has it."""
+    """@return a value as a list, with NaN as in JSON."""
     return ["nan" if x != x else x for x in (value if isinstance(value, list) else [value])]
 
 

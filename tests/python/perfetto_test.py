@@ -13,7 +13,7 @@ GOLDEN = os.path.join(ROOT, "tests", "golden", "v1")
 
 
 def fields(data):
-    """(field, value) of each field of a message: numbers, doubles and bytes."""
+    """Yields (field, value) of each field of a message: numbers, doubles and bytes."""
     at = 0
 
     def varint():
@@ -97,8 +97,8 @@ class PerfettoTestCase(Exported):
 
 
 class DefinitionsTestCase(Exported):
-    """By Perfetto's own definitions of its messages. Its trace processor is a program that the package fetches when it is first
-    used; what that one demands of tracks is checked here."""
+    """Reads exports by Perfetto's own definitions of its messages. Its trace processor is a program that the package downloads
+    at its first use; the processor's requirements on tracks are checked here instead."""
 
     def setUp(self):
         super().setUp()

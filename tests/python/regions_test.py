@@ -1,4 +1,4 @@
-"""How the files are read that Inductor generates for regions, and how their functions are observed. Needs no torch."""
+"""The reader of the files that Inductor generates for regions, and the observation of their functions. Needs no torch."""
 import os
 import sys
 import types
@@ -227,10 +227,11 @@ def call(args):
 
 
 class HeldBack(unittest.TestCase):
-    """Calls of C++ kernels, which Inductor writes when it has already told the place of the operation behind them."""
+    """Calls of C++ kernels, which Inductor writes after the line map's entry of the operation that follows them."""
 
     def traces(self, *lines):
-        """@param lines  of a function; "# N" tells that what follows is of line N, "# 0" of none"""
+        """@param lines  those of a function; "# N" starts an entry of the line map for line N, "# 0" one without a line
+        @return the traces of the calls"""
         text = "cpp_fused_a_0 = async_compile.cpp_pybinding([], '''extern \"C\" void kernel(float* out_ptr0) {}''')\n"
         text = "async_compile = AsyncCompile()\n" + text + "def call(args):\n"
         line_map = []

@@ -1,4 +1,4 @@
-"""Ops that a module calls several times in a step: whether anything but their tensors decides what they give."""
+"""Ops that a module calls several times in a step: the facts that tell whether only their tensors decide their results."""
 import random
 import sys
 import unittest
@@ -46,7 +46,7 @@ class Model(nn.Module):
 
 class RepeatedOps(ObservedTest):
     def told(self, *steps):
-        """Facts of ops as (step, scope, op, value), of a training whose steps make these calls in the root module."""
+        """@return the facts of ops as [(step, scope, op, value)], for a training whose root module makes these calls."""
         model = Model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for calls in steps:

@@ -1,13 +1,13 @@
-"""Which cases the short run leaves to `tools/test --full`."""
+"""Marks the cases that the short run leaves to `tools/test --full`."""
 import sys
 import unittest
 
 
 def long(held_by):
-    """Marks a case as long. CMakeLists.txt names those of a file in a test of label "long"; by hand one runs where it is
-    named, as Class.test_case. It stands on one line, in front of the case.
+    """Marks a case as long. CMakeLists.txt names a file's long cases in a test of label "long"; by hand one runs if it is
+    named, as Class.test_case. The mark must be on one line, directly before the case.
 
-    @param held_by  what holds the same truth in the short run
+    @param held_by  the test of the same property in the short run
     """
     def mark(case):
         named = case.__qualname__ in sys.argv

@@ -88,7 +88,7 @@ class ExportedTest(unittest.TestCase):
         return said
 
     def scalars(self, *run):
-        """{tag: {step: value}}"""
+        """@return {tag: {step: value}} of a run."""
         events = EventAccumulator(self.path("out", *run)).Reload()
         return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
 

@@ -141,7 +141,7 @@ def schema_hides_the_argument():
 
 
 def unseen(tensor):
-    """The same memory, written without PyTorch's knowledge, as a kernel of somebody's own does."""
+    """@return an array or tensor with the same memory, whose writes PyTorch does not count, as those of a custom kernel."""
     return unowned(tensor).view(tensor.shape) if tensor.is_cuda else tensor.detach().numpy()
 
 
@@ -310,7 +310,7 @@ def tied_weights():
 
 
 def resized_storage():
-    """As FSDP does: a parameter gives its memory away and gets it back."""
+    """A parameter releases its memory and gets it back, as in FSDP."""
     model = nn.Sequential(nn.Linear(64, 64))
     flat = model[0].weight.data
     for _ in range(3):

@@ -13,7 +13,7 @@ ops = torch.ops.aliasing_cpp
 
 
 class Borrow(torch.autograd.Function):
-    """Whose backward is the extension's."""
+    """A function whose backward calls the extension."""
 
     @staticmethod
     def forward(ctx, x):

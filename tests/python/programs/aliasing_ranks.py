@@ -49,7 +49,7 @@ def work(rank, store, device):
         noise = torch.randn(64, 64, device=device)
         (y + noise).square().mean().backward()
         optimizer.step()
-    torch.distributed.barrier()  # nobody leaves while another still talks
+    torch.distributed.barrier()  # no rank leaves while another one still communicates
     torch.distributed.destroy_process_group()
 
 

@@ -84,7 +84,7 @@ def functional(rank, size):
 
 
 def asynchronous(rank, size):
-    """Several calls are on their way; what they give is overwritten right behind the wait."""
+    """Several calls are under way at once; each result is overwritten directly after its wait."""
     tensors = [torch.full((100,), float(rank + i)) for i in range(4)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work, tensor in zip(reversed(works), reversed(tensors)):
@@ -248,7 +248,7 @@ def work(rank, way, size, store):
     WAYS[way](rank, size)
     if rank == 0:
         print(" ".join(results), flush=True)
-    dist.barrier()  # nobody leaves while another still talks
+    dist.barrier()  # no rank leaves while another one still communicates
     dist.destroy_process_group()
 
 

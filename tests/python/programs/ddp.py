@@ -26,7 +26,7 @@ def work(rank, store):
     if rank == 0:
         bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         print(hashlib.sha256(bits).hexdigest(), flush=True)
-    torch.distributed.barrier()  # nobody leaves while another still talks
+    torch.distributed.barrier()  # no rank leaves while another one still communicates
     torch.distributed.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""A module whose op changes its input and gives it out again, behind PyTorch's back; the input is freed."""
+"""A module whose op changes its input and returns it, without PyTorch's knowledge; the input is freed."""
 import ctypes
 
 import torch

@@ -95,7 +95,7 @@ def broadcast(source):
 
 
 def index(source):
-    """A lookup takes the row behind the right one."""
+    """A lookup takes the row after the right one."""
     return re.sub(r"32L\*(tmp\d+)\)", r"32L*((\1 + 1) % 50))", source)
 
 

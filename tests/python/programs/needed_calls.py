@@ -98,7 +98,7 @@ def clipped(h):
 
 
 class OnCpu(nn.Module):
-    """`behind` gets what the first layer gives, when `act` has taken it."""
+    """A model on the CPU. `behind` gets the output of the first layer after `act` has used it."""
 
     def __init__(self, act, behind=lambda h: None):
         nn.Module.__init__(self)
@@ -127,14 +127,14 @@ def wrong_result_of_tanh():
 
 @case
 def wrong_in_a_later_step():
-    """From the ninth step on to one before the next power of two."""
+    """The write happens from the ninth step to the last one before the next power of two."""
     calls = []
     model = OnCpu(nn.Linear(8, 8), behind=lambda h: calls.append(1) or len(calls) > 8 and clipped(h))
     train(model, model.parameters(), steps=15)
 
 
 class ActsBetween(nn.Module):
-    """`act` takes what the first layer gives, and `write` gets it behind that; only arithmetic reads it then."""
+    """A model in which `write` gets the output of the first layer after `act` has used it; later only arithmetic reads it."""
 
     def __init__(self, act, write):
         nn.Module.__init__(self)

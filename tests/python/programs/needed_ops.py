@@ -1,4 +1,4 @@
-"""Ops that write memory which somebody still needs, or only look alike: what one call of an op saves, takes and gives (needed_cases.py)."""
+"""Ops that write memory that is still needed, or only look alike: tensors saved, taken or returned by a call (needed_cases.py)."""
 import torch
 from needed_cases import Block, Exp, Gate, Weighted, case, main, raw, train
 from torch import nn
@@ -168,7 +168,7 @@ def wrong_second_backward():
 
 @case
 def right_own_memory():
-    """As Liger's kernels do: nobody else needs the saved input."""
+    """The backward overwrites a saved input that no other node needs, as Liger's kernels do."""
     model = Block(Square.apply)
     train(model, model.parameters())
 
@@ -199,7 +199,7 @@ def right_mark_dirty():
 
 @case
 def right_softmax_reused():
-    """As Megatron's cross entropy: the backward writes the softmax that the forward made."""
+    """The backward overwrites the softmax that the forward made, as Megatron's cross entropy does."""
 
     class CrossEntropy(torch.autograd.Function):
         @staticmethod
@@ -298,7 +298,7 @@ def right_views():
 
 @case
 def right_transposed_views():
-    """As many patches as channels, so that a view has the shape of what it turns."""
+    """There are as many patches as channels, so that a transposed view has the shape of its base."""
     class Patches(nn.Module):
         def __init__(self):
             super().__init__()
@@ -339,7 +339,7 @@ def right_gradient_passed_on():
 
 @case
 def right_main_grad():
-    """As Megatron's fused accumulation: the backward adds to a gradient of its own."""
+    """The backward adds to a gradient of its own, as Megatron's fused accumulation does."""
 
     class Fused(Product):
         @staticmethod
@@ -361,7 +361,7 @@ def right_main_grad():
 
 @case
 def right_fused_update():
-    """As LOMO: the backward updates the weight."""
+    """The backward updates the weight, as LOMO does."""
 
     class Updated(Product):
         @staticmethod

@@ -1,11 +1,11 @@
-"""Hooks, buffers and state of objects that are written while somebody still needs them, or only look alike (needed_cases.py)."""
+"""Hooks, buffers and state of objects that are written while they are still needed, or only look alike (needed_cases.py)."""
 import torch
 from needed_cases import Block, Exp, Inside, Weighted, case, main, named, raw, train
 from torch import nn
 
 
 class WithBuffer(nn.Module):
-    """`op` takes what a layer gives, and a buffer; `behind` gets the result."""
+    """A module with a buffer. `op` takes the output of a layer and the buffer; `behind` is called after it."""
 
     def __init__(self, op, behind=lambda buffer, y: None, name="state", calls=3):
         nn.Module.__init__(self)
@@ -124,7 +124,7 @@ def right_hooks():
 
 
 def mask_of(op):
-    """As a module: two calls before the first's backward."""
+    """@return a module that calls `op` twice before the backward of the first call."""
     return Block(lambda h: op(0.3 - op(h)))
 
 
@@ -287,7 +287,7 @@ def alike_average_past_the_count():
 
 @case
 def alike_codebook():
-    """Saved for a gradient that nobody wants, and an average."""
+    """The codebook is saved although it needs no gradient, and is a running average."""
     class Nearest(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, codes):

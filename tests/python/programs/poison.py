@@ -1,4 +1,4 @@
-"""Memory that nobody writes, and memory that others write: what CONVTRACE_POISON shows and leaves alone.
+"""Unwritten memory, which CONVTRACE_POISON makes visible, and memory written by others, which it leaves alone.
 
 usage: poison.py FILE    a file that is mapped
 """

@@ -54,7 +54,7 @@ def work(rank, way, store):
         optimizer.step()
         if rank == 0:
             print(loss.item().hex(), flush=True)
-    torch.distributed.barrier()  # nobody leaves while another still talks
+    torch.distributed.barrier()  # no rank leaves while another one still communicates
     torch.distributed.destroy_process_group()
 
 

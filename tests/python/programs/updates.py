@@ -51,8 +51,8 @@ def update(model, optimizer, index):
 
 
 def plain(passes):
-    """Evaluation in front of the first update, between all, and behind the last. The data of each update
-    are drawn behind it."""
+    """Evaluation before the first update, between all updates, and after the last one. The data of each update
+    are drawn after it."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters())
     for index in range(UPDATES):
@@ -63,7 +63,7 @@ def plain(passes):
 
 
 def drawing(passes):
-    """Who forgets eval() draws dropout's random numbers."""
+    """Evaluation without eval(), which draws random numbers of dropout."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters())
     for index in range(UPDATES):
@@ -74,7 +74,7 @@ def drawing(passes):
 
 
 def lightning(passes):
-    """Lightning's trainer: `passes` of sanity before anything, then validation behind each epoch."""
+    """Lightning's trainer: `passes` sanity checks at the beginning, then validation after each epoch."""
     import pytorch_lightning
 
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -210,7 +210,7 @@ def resumed_without_counter(passes):
 
 
 def clipped(passes):
-    """PASSES: which function clips. Tells the norms of all gradients before and behind it, and its answer."""
+    """PASSES: which function clips. Prints the norm of all gradients before and after it, and its result."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 

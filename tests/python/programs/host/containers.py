@@ -27,7 +27,7 @@ class Lines(list):
 
 
 class Crops(tuple):
-    """Made of random numbers when somebody looks."""
+    """A tuple that adds random numbers whenever it is iterated."""
 
     def __iter__(self):
         COUNTS["crops"] += 1
@@ -177,7 +177,7 @@ def cases():
 
 
 class Sharded(torch.optim.SGD):
-    """Its state lies elsewhere and is fetched whenever somebody asks."""
+    """An optimizer whose state is kept elsewhere and fetched at each access."""
 
     @property
     def state(self):

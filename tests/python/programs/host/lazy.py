@@ -1,5 +1,5 @@
-"""Parameters that exist before anybody has written them: layers that get their sizes, and the values of their biases, by
-their first call (torch_geometric's linear layers; PyTorch's LazyLinear beside them). The unwritten memory holds other
+"""Parameters that exist before they are written: layers that get their sizes, and the values of their biases, by
+their first call (torch_geometric's linear layers, and PyTorch's LazyLinear). The unwritten memory holds different
 numbers in each process.
 
 usage: lazy.py
@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Linear(nn.Module):
-    """Its bias is memory that nobody has written until the hook on its first call does."""
+    """A linear layer whose bias is unwritten memory until the hook on its first call."""
 
     def __init__(self, size):
         super().__init__()

@@ -66,7 +66,7 @@ def case(function):
 
 
 def simple(name, prepare):
-    """Trains behind `prepare()`."""
+    """Adds a case that trains after `prepare()`."""
     def trained(say):
         prepare()
         say(train())
@@ -191,8 +191,8 @@ def handlers(say):
 
 @case
 def interrupted(say):
-    """Exceptions at any place whatsoever: each that was raised is caught, or told as one that nobody can catch, and hardly any
-    has passed by frames that are neither the program's nor PyTorch's."""
+    """Exceptions are raised at arbitrary places. Each one is caught, or reported as one that cannot be caught, and hardly any
+    has passed through frames that are neither the program's nor PyTorch's."""
     class Now(BaseException):
         pass
 
@@ -375,7 +375,7 @@ def steps_on_disk(pid):
 
 @case
 def dies_of_KILL(say):
-    """By a process that waits until the steps are on the disk."""
+    """A forked process kills this one after its steps were written to disk."""
     read_end, write_end = os.pipe()
     if os.fork() == 0:
         os.read(read_end, 1)

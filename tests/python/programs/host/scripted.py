@@ -1,4 +1,4 @@
-"""Functions that convtrace replaces, in TorchScript: compiled before and behind the first step, and traced.
+"""Functions that convtrace replaces, in TorchScript: compiled before and after the first step, and traced.
 
 usage: scripted.py
 """

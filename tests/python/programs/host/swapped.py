@@ -69,7 +69,7 @@ def work(rank, size, store, said):
             lines += state(model)
     with open("%s/%d" % (said, rank), "w") as file:
         print(*lines, sep="\n", file=file)
-    torch.distributed.barrier()  # nobody leaves while another still talks
+    torch.distributed.barrier()  # no rank leaves while another one still communicates
     torch.distributed.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""Which functions of PyTorch a program's own tensors and modes are asked for, and how often.
+"""Counts the functions of PyTorch for which a program's own tensors and modes are called.
 
 usage: torch_function.py
 """

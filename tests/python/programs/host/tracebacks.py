@@ -261,7 +261,7 @@ class Shown(nn.Module):
 
 
 def frames():
-    """Where warnings of each level say that they come from, and what the stack is in the program's own functions."""
+    """Prints the source of warnings at each level, and the stack in the program's own functions."""
     warnings.simplefilter("always")
     for level in range(2, 16):
         nested(lambda level=level: warned(level))(x())
