@@ -143,7 +143,7 @@ class Package(unittest.TestCase):
         self.assertGreaterEqual(seen, 12)
 
     def test_gpu_check_works_from_the_tree(self):
-        """As on a GPU machine without a build, here over the fake driver."""
+        """The tree is used as on a GPU machine without a build, but over the fake driver."""
         out = self.base / "checked"
         command = [sys.executable, str(self.tree / "tools" / "gpu-check"), "--out", str(out), "--part", "1"]
         done = subprocess.run(command, env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(BUILD / "fakecuda")},

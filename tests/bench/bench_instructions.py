@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many instructions a recorded launch takes beside the driver's call: row launch.instructions, JSON on stdout.
+"""Counts the instructions of a recorded launch without the driver's call: row launch.instructions, JSON on stdout.
 
 usage: bench_instructions.py [--quick]    (the same)
 

@@ -248,7 +248,7 @@ def row(name, value, unit, goal, against, spread, **more):
 
 
 def order_row(ratios):
-    """How far a mode is dearer than the next that ought to be dearer still."""
+    """Compares the cost of each mode with the next one, which should cost more. @return the worst ratio."""
     name, against = "observer.modes_order", "the next mode of launches, hash, stats, snapshot; the worst pair"
     pairs = [[a / b for a, b in zip(ratios[cheap], ratios[dear])] for cheap, dear in zip(MODES, MODES[1:])]
     worst = max(pairs, key=statistics.median)

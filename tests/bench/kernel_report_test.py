@@ -8,7 +8,7 @@ import kernel_report
 
 
 def block(name, *ops):
-    """As `nvdisasm -bbcfg` of CUDA 13.0 writes it: a branch at the end is a field of its own."""
+    """@return a block in the format of `nvdisasm -bbcfg` of CUDA 13.0: a branch at the end is a field of its own."""
     lines = [r"\ \ %s\l" % re.sub(r"([ \[\]<>|])", r"\\\1", op) for op in ops]
     if "BRA" in ops[-1]:
         lines[-1] = "|<exit0>" + lines[-1]

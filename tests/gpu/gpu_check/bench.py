@@ -131,7 +131,7 @@ class Bench:
         return child
 
     def stop(self, why):
-        """From another thread: what runs is killed, and nothing starts any more."""
+        """Kills the running processes and prevents new ones. Called from another thread."""
         self.late = why
         for child in list(self.children):
             if child.returncode is None:

@@ -82,7 +82,7 @@ def measured(row, newest):
 
 
 def predicted(kind):
-    """By the timing model, for two designs of the kernels."""
+    """@return the ratios predicted by the timing model, for two designs of the kernels."""
     if kind is None:
         return ""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))

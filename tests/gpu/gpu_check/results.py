@@ -87,7 +87,7 @@ class Writer:
 
     @property
     def told(self):
-        """Where the results are."""
+        """@return the path of the results."""
         return self.archive.path if self.archive else self.folder / file_name(self.results["device"], self.results["commit"])
 
     def has_run(self, name):

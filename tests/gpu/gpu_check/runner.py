@@ -51,7 +51,7 @@ class Runner:
         self.lock = threading.RLock()  # one thread at a time writes; the signal comes to the one that may have it
 
     def run(self, checks):
-        """In this order. @return the exit code; it may end the process instead."""
+        """Runs the checks in this order. @return the exit code; the process may end before."""
         self.waiting = {check.name: check for check in checks}
         signal.signal(signal.SIGALRM, self.time_over)
         signal.setitimer(signal.ITIMER_REAL, max(self.end - time.monotonic(), 0.001))

@@ -1,4 +1,4 @@
-"""Where the things under test are: in an installed tree, or in a checkout and its build."""
+"""Finds the files under test: in an installed tree, or in a checkout and its build."""
 import json
 import os
 import pathlib
@@ -6,7 +6,7 @@ import subprocess
 
 
 class Tree:
-    """Paths of one tree; `missing` names what is not there."""
+    """The paths of one tree. `missing`: the names of missing files."""
 
     def __init__(self, root):
         package = root / "share" / "convtrace" / "gpu-check"

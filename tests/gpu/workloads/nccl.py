@@ -23,7 +23,7 @@ class UniqueId(ctypes.Structure):
 
 
 def library(name, *patterns):
-    """By name, or from a package of NVIDIA's."""
+    """Loads a library by its name, or from one of NVIDIA's packages."""
     found = [name] + [path for folder in sys.path for pattern in patterns for path in sorted(glob.glob(os.path.join(folder, pattern)))]
     for path in found:
         try:

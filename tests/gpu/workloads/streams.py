@@ -13,7 +13,8 @@ COUNT = 1 << 20
 
 
 def used_elsewhere(torch, case):
-    """By copies, whose addresses are plain to see: those of element-wise kernels are inside structs, and not judged."""
+    """Uses a tensor on another stream by copies, whose addresses are visible; element-wise kernels have theirs in structs, which
+    are not judged."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         there = torch.zeros(COUNT, device="cuda")

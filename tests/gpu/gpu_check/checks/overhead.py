@@ -132,8 +132,8 @@ class Worker:
 
 
 def ratios(bench, size, ways, pairs):
-    """For each way, time of its bursts over that of the plain ones next to them: the median of the pairs; of what is rare in
-    a run, all over all. Bursts alternate, so drift hits all. Beside it, values that came and values that were lost."""
+    """Measures for each way the ratio of its bursts' time to that of the adjacent plain ones: the median of the pairs, or the
+    ratio of the totals for rare events. Bursts alternate, so that drift affects all. Also counts recorded and lost values."""
     plain, workers = Worker(bench, size, "without convtrace", None), {}
     try:
         for name in ways:

@@ -81,7 +81,7 @@ def callback_counts(bench, command, program=False):
 
 @check("callbacks of the runtime", part=2)
 def callbacks_of_runtime(bench):
-    """Which calls of the driver each call of the CUDA runtime makes."""
+    """Counts the calls of the driver that each call of the CUDA runtime makes."""
     if bench.is_fake or not bench.tree.runtime.exists():
         raise Skip("the CUDA runtime does not work on the fake driver" if bench.is_fake else "gpu_runtime is not in this tree")
     return callback_counts(bench, bench.native(bench.tree.runtime), program=True)
@@ -89,7 +89,7 @@ def callbacks_of_runtime(bench):
 
 @check("callbacks of PyTorch", part=2)
 def callbacks_of_pytorch(bench):
-    """Which driver and runtime callbacks its calls produce."""
+    """Counts the driver and runtime callbacks that PyTorch's calls produce."""
     return callback_counts(bench, bench.workload("models", "--model", "gpt"))
 
 

@@ -23,7 +23,7 @@ def bits(bench):
 
 @check("outputs", part=4)
 def outputs(bench):
-    """Without a rule, what each kernel writes is found, all of it and nothing else, at every launch."""
+    """The outputs of each kernel are found without a rule, completely and without others, at every launch."""
     done, trace = bench.traced(bench.native(bench.tree.outputs), all_kernels=1)
     said = bench.program(done)
     trace.check_clean()

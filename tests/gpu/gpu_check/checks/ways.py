@@ -22,7 +22,7 @@ def launch_count(driver_callbacks):
 
 @check("injection", part=1)
 def injection(bench):
-    """When InitializeInjection is called, and how often."""
+    """InitializeInjection is called once, inside cuInit."""
     done, probe = bench.probed(bench.native(bench.tree.launches, "--launches", "500"), "subscribed")
     said = bench.program(done)
     expect(probe is not None, "the driver did not load the library of CUDA_INJECTION64_PATH")
