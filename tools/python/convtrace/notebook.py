@@ -1,4 +1,4 @@
-"""For notebooks: `%load_ext convtrace`, and then what `%convtrace?` says."""
+"""A magic for notebooks: `%load_ext convtrace` loads it, `%convtrace?` shows its usage."""
 import shlex
 
 from IPython.core.error import UsageError

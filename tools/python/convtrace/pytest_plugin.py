@@ -115,7 +115,7 @@ def _name(item):
 
 
 class _One:
-    """In the process that is traced: a session of one test."""
+    """The plugin of a traced process, whose session runs one test."""
 
     def __init__(self, test, folder):
         self._test, self._folder = test, folder
