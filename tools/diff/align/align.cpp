@@ -78,10 +78,10 @@ void add_fused(Calls& calls, const std::vector<uint32_t>& from, Records records)
   }
 }
 
-/// Parts pairs of fused kernels that have one name and are not made of the same operations: a compiler
-/// names a kernel by what it fused, and numbers its operands. Where two runs fused differently, one
-/// name and one number may be different values. So the matches of a call are taken apart if its
-/// operands are not as many, or not of the same types and sizes, in both runs.
+/// Parts pairs of fused kernels that have one name and are not made of the same operations: a
+/// compiler names a kernel by what it fused, and numbers its operands. Where two runs fused
+/// differently, one name and one number may be different values. So the matches of a call are taken
+/// apart if its operands are not as many, or not of the same types and sizes, in both runs.
 void part_unlike_fusions(Alignment& alignment, Records base, Records cand) {
   Calls in_base, in_cand;
   add_fused(in_base, alignment.base_only, base);
@@ -142,8 +142,8 @@ void remove(std::vector<uint32_t>& from, std::vector<uint32_t>& taken) {
   std::erase_if(from, [&](uint32_t i) { return std::ranges::binary_search(taken, i); });
 }
 
-/// For runs that launch different kernels: pairs, in sequence, the records of one call of one module
-/// that have no partner by stable key.
+/// For runs that launch different kernels: pairs, in sequence, the records of one call of one
+/// module that have no partner by stable key.
 void align_rest(Alignment& alignment, Records base, Records cand, const ScopeMap& scopes) {
   if (alignment.base_only.empty() || alignment.cand_only.empty()) return;
   std::map<Call, Rest> calls;

@@ -27,8 +27,8 @@ namespace convtrace::diff {
 /// each term (measured: 93, with oneDNN's convolution).
 inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
 /// The same of f4e2m1fn and f8e8m0fnu, to which values of a wider type are rounded once. A step
-/// between neighbours is 1 to 4/3 units of the larger, so about half of the elements may be one step
-/// off. Not measured on models; 8 units would be larger than the values.
+/// between neighbours is 1 to 4/3 units of the larger, so about half of the elements may be one
+/// step off. Not measured on models; 8 units would be larger than the values.
 inline constexpr double kCastLimit = 1;
 /// Largest change of a norm, relative to the sources' difference: a norm averages over the
 /// elements, so it changes less than they do. Measured: 0.48; 1.13 where products are truncated.

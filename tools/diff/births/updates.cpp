@@ -138,8 +138,9 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
                       .gain = expected > 0 ? std::sqrt(squared / update) / expected : kNoGain});
 }
 
-/// Rounding does not keep every bit of a weight that the other run moves by more than a layer makes of
-/// rounding, where the weights before were equal and all that the update is made of is.
+/// Finds an update that one run has not made: its weight kept every bit, and the other run changed
+/// it by more than a layer makes of rounding, although the earlier weights and all sources of the
+/// update were equal. Rounding does not explain that.
 void Updates::find_held_back(uint32_t match, const ValueView& base, const ValueView& cand,
                              double unit, bool all_equal) {
   const std::array now = {base.record.stats.hash, cand.record.stats.hash};

@@ -58,12 +58,14 @@ class Updates {
   /// Records a gradient as the optimizer gets it.
   void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
   /// Records a parameter after a step. @param match  comes back from judge().
-  /// @param gradient  relative difference of its gradient, if that is known. @param unit  roundoff of its type
-  /// @param all_equal  no value but updates has had other bits so far.
+  /// @param gradient   relative difference of its gradient, if that is known.
+  /// @param unit       roundoff of its type.
+  /// @param all_equal  all values except updates had equal bits so far.
   void take(uint32_t match, const ValueView& base, const ValueView& cand,
             std::optional<double> gradient, double unit, bool all_equal);
-  /// @return the updates of this step that are a fault: those that one run, or one rank of it, has not
-  /// made; else those that alone are beyond the limit that all together are beyond; else all.
+  /// @return the faulty updates of this step: those that one run, or one of its ranks, has not
+  /// made; else, if all updates together exceed a limit, those that also exceed it alone, or all if
+  /// none does.
   [[nodiscard]] std::vector<UpdateFault> judge();
 
  private:

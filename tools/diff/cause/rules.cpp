@@ -251,8 +251,8 @@ std::optional<Cause> by_code(const DiffResult& result) {
   return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
 }
 
-/// A function draws, as F.dropout in a module or beside modules: what it takes agrees, and a generator
-/// began to differ as the step began, or is known to as the next one does.
+/// A function draws random numbers, as F.dropout in a module or between modules: its inputs agree,
+/// and a generator's state differs first at the begin of the root's step or of the next one.
 std::optional<Cause> by_draws(const DiffResult& result) {
   const RootReport& root = *result.root;
   const bool is_made_here = root.record.slot.starts_with("output:") &&

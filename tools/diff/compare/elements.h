@@ -55,8 +55,8 @@ class ElementComparer {
   explicit ElementComparer(format::DType dtype, double size = 0);
   /// Counts the values for a histogram, too. @pre low < high, both finite; nothing was added.
   void count_between(double low, double high);
-  /// Compares whole components of the next pieces of both values, which are equally long, as samples
-  /// have them.
+  /// Compares whole components of the next pieces of both values, which are equally long, as
+  /// samples have them.
   void add(std::span<const std::byte> base, std::span<const std::byte> cand);
   [[nodiscard]] ElementReport report() const;
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file factor.h
-/// Tells whether one tensor is a multiple of another, from their sketches. Sketches are linear: that
-/// of a difference is the difference of theirs.
+/// Tells whether one tensor is a multiple of another, from their sketches. Sketches are linear:
+/// that of a difference is the difference of theirs.
 
 #include <optional>
 

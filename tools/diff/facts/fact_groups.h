@@ -16,16 +16,16 @@
 
 namespace convtrace::diff {
 
-/// @return key and value of each part of "p=0.1, sizes=(2, 3), name='a, b'". Parts without `=` are
-/// left out, and so is a last part that was cut.
+/// @return key and value of each part of "p=0.1, sizes=(2, 3), name='a, b'", without parts that
+/// have no `=` and without a truncated last part.
 [[nodiscard]] std::map<std::string, std::string> parse_settings(std::string_view text);
 
 /// @return the differences of the two runs' code fingerprints, one for each file or class.
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);
 
-/// @param name  of such a difference. @return whether it is of the class of that path: `model.Net`, or
-/// `__main__.Net` of a script.
+/// @param name  of such a difference. @return whether it concerns the class with that path:
+/// `model.Net`, or `__main__.Net` of a script.
 [[nodiscard]] bool is_class(std::string_view name, std::string_view path);
 
 /// @param name  of such a difference. @return whether it concerns the class of the code at `place`.

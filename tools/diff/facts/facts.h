@@ -3,8 +3,9 @@
 /// Compares the facts of two programs that are not tensors: settings of modules and optimizers,
 /// states of random generators, code. They are certain where values only give hints.
 ///
-/// Place:    diff.cpp, one FactDiff a rank, joined in joined.cpp. Reads both traces of a rank again, but only
-///           chunks with facts, and none if the step sums show that everything is equal.
+/// Place:    diff.cpp, one FactDiff a rank, joined in joined.cpp. Reads both traces of a rank
+///           again, but only chunks with facts, and none if the step sums show that everything is
+///           equal.
 /// Memory:   the current facts of both runs; at most kMaxFactDifferences differences.
 /// Threads:  not thread-safe.
 /// Source:   names of facts: format/FORMAT.md section 6.6.
@@ -80,8 +81,8 @@ class FactDiff {
   /// Compares the fingerprints of both runs' code.
   void compare_code(const format::TraceMeta& base, const format::TraceMeta& cand);
   /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
-  /// @param last_step  the last step whose facts are compared. @param parts  the runs part in it: what was
-  /// drawn from generators in it is compared, too. @param renamed  modules with another
+  /// @param last_step  the last step whose facts are compared. @param parts  the runs part in it:
+  /// what was drawn from generators in it is compared, too. @param renamed  modules with another
   /// name in the candidate.
   /// @return false if a trace cannot be read.
   [[nodiscard]] bool compare_rank(const std::string& base_path, const std::string& cand_path,

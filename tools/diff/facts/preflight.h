@@ -27,7 +27,8 @@ struct RunCommand {
   std::string executable;          ///< the path of Python
   std::string directory, python_path;
   std::map<std::string, std::string> files{};  ///< hashes of the program's own files, by name
-  /// Ranks that torchrun started on one machine; 0: they were started otherwise. `words` start them.
+  /// Ranks that torchrun started on one machine; 0: they were started otherwise. `words` start
+  /// them.
   uint32_t torchrun_ranks = 0;
 };
 

@@ -38,7 +38,8 @@ enum class Heat : uint8_t {
   kNoNumber,
 };
 
-/// @return the difference in these units; more than 1 if the values do not agree; NaN if it has no size.
+/// @return the difference in these units; more than 1 if the values do not agree; NaN if it has no
+/// size.
 [[nodiscard]] double size_of(const RecordReport& record);
 [[nodiscard]] Heat heat_of(const RecordReport& record);
 
@@ -55,10 +56,11 @@ class HeatMap {
 
   /// @param limit  bytes of text: steps are put together, by their worst, until the lines fit.
   /// @param order  numbers of the steps, in which the cells are to stand.
-  /// @return `steps_per_cell`; `lines`: for each module and phase its number, the phase, and runs of
-  /// cells: a letter of the class ("a" the first one), one of the heat ("A" the first one), and the run's
-  /// length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step the largest and the
-  /// median difference as shares of the values' size, or null: of what differs nothing was measured.
+  /// @return `steps_per_cell`; `lines`: for each module and phase its number, the phase, and runs
+  /// of cells: a letter of the class ("a" the first one), one of the heat ("A" the first one), and
+  /// the run's length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step
+  /// the largest and the median difference as shares of the values' size, or null: of what differs
+  /// nothing was measured.
   [[nodiscard]] tools::Json json(std::span<const uint32_t> order, size_t limit = 500'000) const;
 
  private:

@@ -60,7 +60,8 @@ uint32_t PageRows::tensor_of(const RecordReport& record, uint32_t scope, const S
   return known->second;
 }
 
-/// Parameters are recorded by the order of their definition, so a module stands where it was called.
+/// Parameters are recorded by the order of their definition, so a module stands where it was
+/// called.
 void PageRows::note_order(const RecordReport& record, uint32_t scope) {
   constexpr uint64_t kNotCalled = uint64_t{1} << 62;
   if (scope >= order_.size()) order_.resize(scope + 1, ~uint64_t{0});

@@ -29,8 +29,8 @@ class PageRows final : public RowSink {
   void row(const RecordReport& record, bool in_base, bool in_cand) override;
 
   /// @return `scopes`, `slots`, `ops`, `tensors` (each an index into those, see page_rows.cpp),
-  /// `steps`, `order` (of each scope, as they ran), `rows` (base64), `left_out`, `map` (heat_map.h), and
-  /// names of classes and fields.
+  /// `steps`, `order` (of each scope, as they ran), `rows` (base64), `left_out`, `map`
+  /// (heat_map.h), and names of classes and fields.
   [[nodiscard]] tools::Json json() const;
 
  private:

@@ -65,10 +65,10 @@ bool parted_before(const RootReport& root, const FactDifference& fact) {
   return root.record.step <= fact.step;
 }
 
-/// A setting that differs is certain as a root, while values with rounding only hint at it or do not
-/// show it.
-/// @return the first setting of a module or an optimizer that differs, if some value differs too and
-/// none diverges before the setting is used.
+/// A setting that differs is certain as a root, while values with rounding only hint at it or do
+/// not show it.
+/// @return the first setting of a module or an optimizer that differs, if some value differs too
+/// and none diverges before the setting is used.
 std::optional<RootReport> setting_root(const DiffResult& result) {
   const auto is_setting = [](const FactDifference& fact) { return fact.configuration; };
   const auto settings = std::ranges::find_if(result.facts, is_setting);

@@ -20,7 +20,8 @@
 namespace convtrace::diff {
 
 /// Adds findings of a rank of a run, up to kMaxFindings.
-/// @param rank  of the pair, if it is not theirs: two single traces are compared whatever their ranks.
+/// @param rank  of the pair, if it is not theirs: two single traces are compared whatever their
+/// ranks.
 void add_findings(Findings& all, const Findings& more, std::optional<uint32_t> rank = {});
 
 class Joined {

@@ -2,8 +2,9 @@
 /// @file pack.h
 /// Values to bytes and back, for results that one process makes and another joins.
 ///
-/// A type is known by packed(value, visit), which calls visit(member...) with all its members: part_fields.h has
-/// those of a result. Numbers are little-endian; a text and a list begin with a u64 of their length, an optional with a byte.
+/// A type is known by packed(value, visit), which calls visit(member...) with all its members:
+/// part_fields.h has those of a result. Numbers are little-endian; a text and a list begin with a
+/// u64 of their length, an optional with a byte.
 ///
 /// Errors:    bytes are not trusted: Unpacker::good() is false if they are cut short or no value of
 ///            their type.

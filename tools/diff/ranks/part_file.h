@@ -1,14 +1,17 @@
 #pragma once
 /// @file part_file.h
-/// The ways of convtrace-diff that convtrace.jobs uses: a job is compared by many processes and joined by one.
+/// The modes of convtrace-diff for convtrace.jobs: many processes compare a job, and one joins the
+/// results.
 ///
-///     --describe SIDE KIND TRACE NAME   what pairing needs to know of a trace; to stdout
-///     --pairs BASE CAND                 descriptions from stdin; which are compared, as JSON; to stdout
-///     --part RANK BASE CAND             one pair of traces; what was found, to stdout; with --json F the report of the pair alone
-///     --parts BASE CAND                 descriptions and parts from stdin; the reports of the whole
+///     --describe SIDE KIND TRACE NAME   writes a trace's description for the pairing to stdout
+///     --pairs BASE CAND                 reads descriptions from stdin; writes the pairs as JSON
+///     --part RANK BASE CAND             compares one pair of traces; writes its part to stdout;
+///                                       with --json F also the report of the pair alone
+///     --parts BASE CAND                 reads descriptions and parts from stdin; writes the
+///                                       reports of the whole
 ///
-/// On stdin: a u32 count and as many descriptions, then the parts in the order of --pairs. Each begins with a u64 of its length;
-/// a part of no bytes has failed.
+/// On stdin: a u32 count and as many descriptions, then the parts in the order of --pairs. Each
+/// begins with a u64 of its length; an empty part has failed.
 ///
 /// Errors:    bytes of another version, or damaged, are refused.
 
@@ -50,8 +53,8 @@ struct Described {
 /// Reads to the end. @return false: the bytes are odd.
 [[nodiscard]] bool read_parts(std::istream& in, std::vector<std::optional<RankPart>>& parts);
 
-/// Writes {"whole": W, "pairs": [{"base": B, "cand": C, "rank": R}...]}: whether the runs are compared as wholes, and the paths of
-/// the pairs that both runs have.
+/// Writes {"whole": W, "pairs": [{"base": B, "cand": C, "rank": R}...]}: whether the runs are
+/// compared as wholes, and the paths of the pairs that both runs have.
 void write_pairs(const Described& described, const DiffRules& rules, std::ostream& out);
 
 }  // namespace convtrace::diff

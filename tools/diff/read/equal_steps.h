@@ -31,9 +31,9 @@ class EqualSteps {
   /// No step is known to be equal either if the sums are not reliable: in a damaged trace, or if
   /// values or launches without a known step lie between.
   /// @param every_value  equal values are wanted, too: those of the baseline are read and stand for
-  /// both runs. They are also read in the two equal steps before one that differs, because they show
-  /// the sources of parameters and the gradients of two networks that are trained in turn, and then in
-  /// the first step, which alone has parameters that are not trained.
+  /// both runs. They are also read in the two equal steps before one that differs, because they
+  /// show the sources of parameters and the gradients of two networks that are trained in turn, and
+  /// then in the first step, which alone has parameters that are not trained.
   /// @param offset  of the candidate's steps; all step numbers here are shifted by it.
   EqualSteps(const reader::TraceReader& base, const reader::TraceReader& cand, bool every_value,
              const StepOffset& offset = {});

@@ -21,7 +21,8 @@ bool is_below(std::string_view scope, std::string_view other) {
          (other.empty() || (scope.starts_with(other) && scope[other.size()] == '.'));
 }
 
-/// The calls in evaluation that got a gradient, of modules that the forward phase does not have as well.
+/// The calls in evaluation that got a gradient, of modules that the forward phase does not have as
+/// well.
 std::set<Call> graded_calls(const StepRecords& step) {
   std::set<Call> evaluated, graded;
   for (const ValueRecord& record : step.values) {

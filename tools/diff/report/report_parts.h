@@ -65,15 +65,16 @@ struct StepRow {
 [[nodiscard]] std::string_view precision_of(const Comparison& comparison);
 /// "about 5 %", for a measured difference.
 [[nodiscard]] std::string difference_text(const Comparison& comparison);
-/// "they differ by about 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would have
-/// passed"; "" if the difference has no size.
+/// "they differ by about 5 % of their size (rms difference), tolerance used 0.1 % ...; 0.05 would
+/// have passed"; "" if the difference has no size.
 [[nodiscard]] std::string tolerance_text(const RecordReport& record);
-/// "the candidate is about 8 times the baseline, but for about 0.1 %", from the sketches; "" if it is
-/// no multiple.
+/// "the candidate is about 8 times the baseline, but for about 0.1 %", from the sketches; "" if it
+/// is no multiple.
 [[nodiscard]] std::string factor_text(const RecordReport& record);
 /// The same for the value shown at a root; scalars add ", in all 8 calls of the step".
 [[nodiscard]] std::string factor_text(const RootReport& root);
-/// The agreement before the root: "12 values matched; the 8 of earlier steps are the same bit by bit".
+/// The agreement before the root: "12 values matched; the 8 of earlier steps are the same bit by
+/// bit".
 /// @pre there is a root.
 [[nodiscard]] std::string before_text(const DiffResult& result);
 /// The values before the root that only one run recorded; "" if there are none.

@@ -1,7 +1,7 @@
 #pragma once
 /// @file gradients.h
-/// Finds what the gradients of all parameters of a step have in common: they are the other run's and
-/// the run's own of an earlier step added up, or the other run's times one number.
+/// Finds a common relation of all parameters' gradients in a step: each is the sum of the other
+/// run's and the run's own of an earlier step, or the other run's times one number.
 ///
 /// Place:    rank_diff.h, one of each rank.
 /// Memory:   a sketch for each parameter of each run.

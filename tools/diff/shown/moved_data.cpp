@@ -37,12 +37,13 @@ void MovedData::Sums::add(const ValueRecord& record) {
   least = std::min(least, tools::magnitude_as_double(record.dtype, one.amin_nonzero));
 }
 
-/// Sums of few numbers of a coarse grid agree by chance: there are about (size / grid)^3 * count of them.
+/// Sums of few numbers on a coarse grid may agree by chance: about (size / grid)^3 * count
+/// different sums are possible.
 bool MovedData::Sums::agree(const Sums& other, double trials) const {
   constexpr double kLargest = 1e-12;  // of sums in f64 that are added in another order
   constexpr double kLeastSums = 1e3;
   const double size = std::sqrt(squares / count) / least;
-  // Numbers of one magnitude, as flags, have one sum for all that is asked here.
+  // Numbers of one magnitude, such as flags, agree in all these sums.
   return std::max(-low, high) > least && count > 1 && count == other.count && low == other.low &&
          high == other.high && low < high && least == other.least &&
          std::abs(sum - other.sum) <= kLargest * l1 && std::abs(l1 - other.l1) <= kLargest * l1 &&

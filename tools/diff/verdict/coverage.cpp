@@ -143,7 +143,7 @@ void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const Step
       setting_differs(base.reader().meta(), cand.reader().meta(), "setting.CONVTRACE_STEPS");
   add_unread(base, false, result);
   add_unread(cand, true, result);
-  // Where an offset of the steps is offered, the ends of the runs are held against each other by it.
+  // If the report proposes an offset of the steps, the ends of the runs are compared with it.
   auto base_last = outcome.last_base_step;
   auto missing = outcome.skipped_steps;
   if (const int64_t by = outcome.root ? outcome.root->offset.value_or(0) : 0;

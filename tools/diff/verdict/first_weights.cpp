@@ -20,7 +20,8 @@ bool leads_to(const StepRecords& step, const std::unordered_map<uint64_t, uint64
   return found;
 }
 
-/// Compares one weight. It has diverged if the root's difference is no larger than this one, passed on.
+/// Compares one weight. It has diverged if the root's difference is no larger than this one, passed
+/// on.
 Comparison judge(const ValueView& base, const ValueView& cand, const RootReport& root) {
   Comparison comparison = compare(base, cand);
   if (comparison.verdict != Class::kSuspicious) return comparison;

@@ -24,7 +24,8 @@ class FirstWeights {
   /// @param pair  the first common step.
   /// @param last  the weights before it.
   /// @param root  found in it.
-  /// @return the weights before the step as the root, if they differ by so much that `root` follows.
+  /// @return the weights before the step as the root, if they differ by so much that `root`
+  /// follows.
   [[nodiscard]] static std::optional<RootReport> explain(const StepPair& pair,
                                                          const LastWeights& last,
                                                          const RootReport& root,

@@ -350,8 +350,8 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   return root;
 }
 
-/// Says whether a module's weights agree where its output is the root. The root becomes the parameter that
-/// the program wrote itself, if one explains it.
+/// If the root is a module's output, compares the module's weights. The root becomes a parameter
+/// that the program wrote itself, if one explains it.
 void RankDiff::look_at_weights(const StepPair& pair, uint32_t match, RootReport& root) const {
   const Comparison& found = pair.comparisons[match];
   const ValueRecord& output = pair.base_of(match);

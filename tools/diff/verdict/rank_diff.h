@@ -112,8 +112,8 @@ class RankDiff {
   void use_tf32() { births_.use_tf32(); }
   /// The settings of the two runs allow that only one of them records gradients.
   void excuse_lost_gradients() { all_gradients_ = false; }
-  /// The runs are put together from their ranks: calls, operations and clipping that only one has are
-  /// part of its layout.
+  /// The runs are combined from their ranks: calls, ops and clipping of only one run belong to its
+  /// layout.
   void excuse_layouts() { same_structure_ = false; }
   void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 

@@ -121,15 +121,16 @@ struct Allowance {
   void add(const Allowance& other);
 };
 
-/// @return whether a relative difference that rounding has grown to explains differences as large as
-/// the values that are made of it. One that is NaN, as of values that overflow, may be of any size.
+/// @return whether a relative difference that rounding has grown to explains differences as large
+/// as the values that are made of it. One that is NaN, as of values that overflow, may be of any
+/// size.
 [[nodiscard]] bool hides_all(double difference);
 
 /// The step from which on rounding hides a fault of any size.
 struct Hidden {
   uint32_t step = 0;
-  /// It is the first step of both runs, and its forward pass alone shows that. In gradients of small
-  /// tensors one element that a kink gives another sign has that size.
+  /// It is the first step of both runs, and its forward pass alone shows that. In gradients of
+  /// small tensors one element that a kink gives another sign has that size.
   bool decides = false;
 };
 
@@ -207,8 +208,9 @@ struct RootReport {
   std::array<Shown, kPhaseCount> before{};
   /// The same for the parameters' gradients, as the optimizer got them.
   Shown parameter_gradients = Shown::kNotCompared;
-  /// If the root is a module's output: the bits of the parameters that it was computed with, as far as
-  /// any are recorded (written_weights.h); and modules inside whose outputs were compared before it.
+  /// If the root is a module's output: the bits of the parameters that it was computed with, as far
+  /// as any are recorded (written_weights.h); and modules inside whose outputs were compared before
+  /// it.
   std::optional<Shown> weights;
   std::vector<std::string> compared_inside;
   /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
@@ -285,8 +287,8 @@ struct RootReport {
                              [](const FlowStep& source) { return !source.by_order; });
 }
 
-/// @return the run that wrote to the gradient, and how often: "the candidate wrote to it 1 time more
-/// before the optimizer got it".
+/// @return the run that wrote to the gradient, and how often: "the candidate wrote to it 1 time
+/// more before the optimizer got it".
 [[nodiscard]] std::string more_writes_text(const RootReport& root);
 
 struct RankReport {

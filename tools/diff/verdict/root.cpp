@@ -168,8 +168,8 @@ std::vector<std::string> compared_inside(const StepPair& pair, uint32_t match,
   return {scopes.begin(), scopes.end()};
 }
 
-/// Names the memory that a collective, an op or a kernel used outside of modules: another record of the
-/// same memory in the same step has the name of a parameter, a gradient or a buffer.
+/// Names the memory that a collective, an op or a kernel used outside of modules: another record of
+/// the same memory in the same step has the name of a parameter, a gradient or a buffer.
 /// @return the first one; null if `values[index]` is a module's own value, or there is none.
 const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
   const ValueRecord& record = step.values[index];
@@ -274,8 +274,8 @@ std::optional<RootChoice> choose_root(const StepPair& pair) {
   }
   if (changed != nullptr && (!root || changed->producer < root->match))
     root = {changed->producer, *changed};
-  // An op that wrote its operand in one run alone, before anything has diverged, is the root itself,
-  // unless what has is its result: that is what others read.
+  // An op that wrote its operand in only one run, before any divergence, is the root itself, unless
+  // the first divergence is its own result, which other calls read.
   const auto end_of = [](const RootChoice& one) {
     return one.changed ? one.changed->consumer : one.match;
   };

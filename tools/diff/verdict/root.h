@@ -24,8 +24,8 @@ struct RootChoice {
 };
 
 /// @param pair  compared; consumers in `lineage.changed` already are kChangedBetween.
-/// @return the first birth; if all divergences were passed on, the first of them; a value that changed
-/// between its producer and a consumer, or an op that wrote its operand, before that.
+/// @return the first birth, or the first divergence if all were passed on; before that, a value
+/// that changed between its producer and a consumer, or an op that wrote its operand.
 [[nodiscard]] std::optional<RootChoice> choose_root(const StepPair& pair);
 
 /// Notes the agreement of data, outputs, losses and gradients in the first `end` matches.

@@ -20,8 +20,8 @@ namespace convtrace::diff {
 [[nodiscard]] RegionPlace region_of(const StepPair& pair, uint32_t root,
                                     const PairReporter& reporter);
 
-/// @return "equal at the border of region 0/0 forward, first differs in cpp_fused_gelu_2 (h.0.mlp)";
-/// "" for a root in no region. Not escaped.
+/// @return "equal at the border of region 0/0 forward, first differs in cpp_fused_gelu_2
+/// (h.0.mlp)"; "" for a root in no region. Not escaped.
 [[nodiscard]] std::string region_text(const RegionPlace& place);
 
 }  // namespace convtrace::diff

@@ -49,8 +49,8 @@ void excuse_unwritten(StepPair& pair) {
   }
 }
 
-/// Treats first weights as equal where the next record of the parameter in the step agrees bit by bit:
-/// the program wrote them in between, before or in their first use.
+/// Treats first weights as equal where the next record of the parameter in the step agrees bit by
+/// bit: the program wrote them in between, before or in their first use.
 void excuse_filled_later(StepPair& pair) {
   std::set<std::pair<format::StringId, format::StringId>> filled;  // module and slot
   for (size_t m = pair.comparisons.size(); m-- > 0;) {

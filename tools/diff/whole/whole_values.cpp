@@ -77,8 +77,8 @@ OddRank odd_piece(const std::vector<Held>& pieces, double factor, const Stats& o
   return odd;
 }
 
-/// @return the rank whose copy is unlike those of all others, which are equal, or equal to the other
-/// run's copies.
+/// @return the rank whose copy is unlike those of all others, which are equal, or equal to the
+/// other run's copies.
 OddRank odd_copy(const HeldValue& value, const HeldValue& partner) {
   std::optional<uint64_t> right;
   if (partner.contents.size() == 1 && value.contents.contains(partner.contents.begin()->first))

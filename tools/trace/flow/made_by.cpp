@@ -68,8 +68,8 @@ class Search {
     return std::nullopt;
   }
 
-  /// A backward that works in place on what it is given, while the gradient of a module around it is
-  /// the same memory: what goes past the op (a residual) is changed with it.
+  /// Finds an op whose backward writes to its given gradient, while a module around it has its
+  /// gradient in the same memory: the gradient that bypasses the op (a residual) is changed, too.
   [[nodiscard]] std::optional<MadeBy> written_by_op(const std::vector<size_t>& takers) const {
     std::vector<const Passed*> modules;
     for (const size_t i : takers)
@@ -146,8 +146,8 @@ class Search {
     });
   }
 
-  /// @return the health of what came to a call's backward. For an op that returned the gradient of what
-  /// it took as `input` in good health: kBad, since what is wrong with the sum is not its part.
+  /// @return the health of the gradients given to a call's backward. kBad for an op that returned a
+  /// good gradient of its `input`, since its part is not wrong in the sum.
   [[nodiscard]] Health health_of(const Passed& input) const {
     Health found = Health::kNotKnown;
     const uint32_t number = number_of(names_.text(input.slot));
@@ -169,8 +169,8 @@ class Search {
     return found;
   }
 
-  /// Leaves out the calls that got a wrong gradient already or came later, and modules without a
-  /// gradient where others have one.
+  /// Removes calls that were given a wrong gradient or ran later, and modules without a gradient if
+  /// others have one.
   void keep_guilty(std::vector<size_t>& takers) const {
     const auto drop = [&](auto is_innocent) {
       if (!std::ranges::all_of(takers, is_innocent)) std::erase_if(takers, is_innocent);
@@ -182,8 +182,8 @@ class Search {
       drop([&](size_t i) { return !at(i).op && health_of(at(i)) == Health::kNotKnown; });
   }
 
-  /// @return whether code of a module's own, in no module or op that was recorded, computes something: an
-  /// input inside it, or its output, is a value without an earlier record.
+  /// @return whether a module's own code, outside of recorded modules and ops, computes a value: an
+  /// input inside it, or its output, has no earlier record.
   [[nodiscard]] bool computes(const Passed& module) const {
     for (size_t i = 0; i < gradient_; ++i) {
       const Passed& one = at(i);

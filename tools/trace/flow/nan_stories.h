@@ -54,8 +54,9 @@ class NanStories {
   [[nodiscard]] std::optional<MadeBy> maker_of(std::span<const Passed> step, size_t value) const;
 
  private:
-  /// @return whether a parameter as it was before the first call is memory that its module writes in that call: it is finite when
-  /// it is recorded next, or is not recorded again in the step, and the module's outputs are finite.
+  /// @return whether a parameter as it was before the first call is memory that its module writes
+  /// in that call: it is finite when it is recorded next, or is not recorded again in the step, and
+  /// the module's outputs are finite.
   [[nodiscard]] bool is_unwritten(std::span<const Passed> step, size_t value) const;
 
   bool found_ = false, noted_ = false, hinted_ = false, missing_ = false, scaled_ = false;

@@ -3,7 +3,8 @@
 /// One recorded value of a step, as far as the flow of values needs it: which call took or gave it,
 /// and which value it is.
 ///
-/// Place:    made by the diff, by `convtrace check` and by `convtrace show --nan` of their own records.
+/// Place:    made by the diff, by `convtrace check` and by `convtrace show --nan` of their own
+///           records.
 /// Threads:  plain values.
 
 #include <cstdint>

@@ -98,8 +98,8 @@ struct ValueRecord {
   bool has_shape = false;
   bool hashed_anew = false;  ///< hashed by version 2 of the hash, comparable with such hashes only
   bool unwritten = false;    ///< an output of an op for which leaves_unwritten() holds
-  /// An operand of an op for which is_fused() holds: which values these are depends on what else the
-  /// compiler fused.
+  /// An operand of an op for which is_fused() holds: which values these are depends on what else
+  /// the compiler fused.
   bool fused = false;
   bool of_loss = false;  ///< an operand of an op for which is_loss() holds
   /// Put together from what ranks hold (whole_values.h): equal hashes mean equal bytes, unlike ones
@@ -123,7 +123,8 @@ struct ValueRecord {
   format::Stats stats;
 };
 
-/// Values of a GPU and of other threads arrive until the trace is so many steps further than theirs.
+/// Values of a GPU and of other threads arrive until the trace is so many steps further than
+/// theirs.
 inline constexpr uint32_t kLateSteps = 2;
 
 struct StepRecords {

@@ -1,23 +1,23 @@
 #pragma once
 /// @file map_file.h
-/// The file of `--map`: names of ranks and modules in the other run, and how values of several ranks
-/// make one.
+/// The file of `--map`: names of ranks and modules in the other run, and the reduction of several
+/// ranks' values to one.
 ///
 ///     [ranks]
 ///     0 = 4                                 # rank of the baseline = rank of the candidate
 ///     [modules]
 ///     "encoder.layers" = "model.blocks"     # path in the baseline = path in the candidate; so
 ///     "h.*.mlp" = "layers.*.ffn"            # are all modules below it; `*` is any one name
-///     [fused]                               # a module of one run, modules beside it of the other; one
-///     qkv = ["q", "k", "v"]                 # of a name that is known already is replaced
-///     [reduction]                           # of values that ranks have in full, and unlike, by
+///     [fused]                               # a module of one run = its counterparts in the other;
+///     qkv = ["q", "k", "v"]                 # replaces a built-in entry of the same name
+///     [reduction]                           # for full-size values that differ between ranks, by
 ///     "loss" = "sum"                        # module, op, kernel or slot: mean, sum, pieces; the
 ///                                           # last pattern that matches is used
 ///     [parameters]                          # a parameter that one run keeps elsewhere = its name
 ///     "h.*.fc.norm_weight" = "h.*.norm.weight"   # in a module of the same run, which computes
 ///                                           # nothing there
-///     [dimensions]                          # of activations, by pattern as above: the order in
-///     "*" = [1, 0]                          # which the candidate has the baseline's first dimensions
+///     [dimensions]                          # of activations, by pattern as above: the order of
+///     "*" = [1, 0]                          # the baseline's first dimensions in the candidate
 ///
 /// `convtrace weights` takes [modules], [parameters] and [fused] of the same file.
 /// Errors:   one line, with file and line number.

@@ -41,7 +41,8 @@ enum class LayoutChoice : uint8_t { kAuto, kRanks, kWhole };
 
 struct DiffRules {
   std::vector<ScopeRename> renames;  ///< the first that matches is used
-  /// Names of parameters in either run: `cand` is compared as `base`; the first that matches is used
+  /// Names of parameters in either run: `cand` is compared as `base`; the first that matches is
+  /// used
   std::vector<ScopeRename> moved{};
   std::vector<DimensionRule> dimensions{};  ///< the last that matches is used
   FusedNames fused = usual_fused_names();

@@ -3,7 +3,8 @@
 /// Turns the ids of one trace into those of a table that several traces share, or that outlives it.
 /// A slot is taken apart once, when it is met first.
 ///
-/// Place:    step_stream.h of the diff, judge.h of `convtrace check`, rank_scan.h of `convtrace origin`.
+/// Place:    step_stream.h of the diff, judge.h of `convtrace check`, rank_scan.h of `convtrace
+///           origin`.
 /// Threads:  not thread-safe.
 
 #include <vector>
