@@ -32,9 +32,9 @@ namespace convtrace::tools {
 [[nodiscard]] std::string status_text(const Status& status);
 /// @return the C++ name of a mangled symbol, or `name` itself. Not escaped.
 [[nodiscard]] std::string demangled(std::string_view name);
-/// @return a kernel's name for a line of text, of about 120 bytes at most: without its return type, its
-/// list of parameters, anonymous namespaces and `at::native::`; the middle of a longer one is left out.
-/// Names of frameworks' kernels have up to some thousand. Not unique.
+/// @return a kernel's name for a line of text, of about 120 bytes at most: without its return type,
+/// its list of parameters, anonymous namespaces and `at::native::`; the middle of a longer one is
+/// left out. Names of frameworks' kernels have up to some thousand. Not unique.
 [[nodiscard]] std::string kernel_title(std::string_view name);
 
 /// @return the frames of a stack as recorded, innermost first.

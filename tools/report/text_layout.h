@@ -31,8 +31,8 @@ struct Terminal {
 /// @param code  of an ANSI colour, "31;1". @return the text in it, if the terminal has colours.
 [[nodiscard]] std::string painted(const Terminal& terminal, std::string_view code,
                                   const std::string& text);
-/// @return a label with its text, as one paragraph that is indented as deep as the label is wide; ""
-/// if the text is empty.
+/// @return a label with its text, as one paragraph that is indented as deep as the label is wide;
+/// "" if the text is empty.
 [[nodiscard]] std::string labelled(const Terminal& terminal, std::string_view label,
                                    const std::string& text);
 

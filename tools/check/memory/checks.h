@@ -1,7 +1,7 @@
 #pragma once
 /// @file checks.h
-/// The checks of memory that a training writes twice: by two owners, or in a recomputation. Each file
-/// says why its check proves a fault and where it is silent.
+/// The checks of memory that a training writes twice: by two owners, or in a recomputation. Each
+/// file says why its check proves a fault and where it is silent.
 
 #include <memory>
 

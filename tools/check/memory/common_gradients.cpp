@@ -4,12 +4,12 @@
 ///
 /// Why it is a fault: both were computed in one scratch buffer, or in parts of a workspace whose
 /// offsets are wrong, and the later one was written over the earlier one.
-/// Judged: the facts `common.OP`. Ops that add their inputs return one gradient for several inputs, so
-/// common memory alone proves nothing. It is a fault where the op keeps the memory from call to call,
-/// or gave it two storages, and each gradient has elements of its own beside the common ones, or the
-/// op has saved one of the inputs, so that its gradients depend on more than their sum.
-/// Hint: kept memory of an op that has saved neither input; memory that is new in each call, of which
-/// each gradient has a part of its own: wrong offsets, or windows of a padded overlap-add.
+/// Judged: the facts `common.OP`. Ops that add their inputs return one gradient for several inputs,
+/// so common memory alone proves nothing. It is a fault where the op keeps the memory from call to
+/// call, or gave it two storages, and each gradient has elements of its own beside the common ones,
+/// or the op has saved one of the inputs, so that its gradients depend on more than their sum.
+/// Hint: kept memory of an op that has saved neither input; memory that is new in each call, of
+/// which each gradient has a part of its own: wrong offsets, or windows of a padded overlap-add.
 /// Silent: gradients that the op was given and passes on; two windows of memory as large as such a
 /// gradient (an overlap-add); gradients of one number, as of zeros that an op keeps; gradients that
 /// go to one tensor; memory that is new in each call and common as a whole.

@@ -8,8 +8,8 @@
 /// shape of the op's only given gradient is judged by samples, too: three or more, not 0 and of
 /// unlike magnitudes, that stayed where the given gradient changed. Samples of the given gradient
 /// are those of the module whose output it belongs to.
-/// Silent: memory that is new in each call; zeros, one number, few sizes (signs); types of 16 bits and
-/// less, whose rounding hides a small change; given gradients that repeat.
+/// Silent: memory that is new in each call; zeros, one number, few sizes (signs); types of 16 bits
+/// and less, whose rounding hides a small change; given gradients that repeat.
 /// Not told: a part without a sample; results that are added to a buffer which was not cleared.
 /// Not told apart: an op that returns constants that it keeps in a part of its gradient.
 

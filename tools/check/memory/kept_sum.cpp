@@ -11,8 +11,9 @@
 /// Silent: results that are the factor times the given gradient itself, or a constant multiple of
 /// it (a loss that falls by a constant factor); given gradients of equal sums; types of 16 bits and
 /// less, whose rounding hides it; an average, which forgets; an op that returns its sum once for
-/// each group of calls. Not told: sums of products (weights of a linear layer), and of outputs, as
-/// an integrator keeps them.
+/// each group of calls.
+/// Not told: sums of products (weights of a linear layer), and of outputs, as an integrator keeps
+/// them.
 
 #include <algorithm>
 #include <cmath>

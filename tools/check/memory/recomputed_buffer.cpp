@@ -2,15 +2,15 @@
 /// recomputed-buffer: a module's buffers moved in the forward pass, and again when the module was
 /// recomputed for backward.
 ///
-/// Why it is a fault: a recomputation repeats the forward pass for its values alone. Running
-/// statistics that move in it have seen each batch twice, what counts has counted twice.
+/// Why it is a fault: a recomputation repeats the forward pass only for its values. Running
+/// statistics that change in it include each batch twice, and counters count it twice.
 /// Judged: buffers whose bits change in a call of a recomputation, in a step in which a call of the
-/// forward pass with the same inputs has changed them, too.
-/// Silent: the count of batches alone, of a norm with a momentum; a recomputation with other tensors
-/// in the buffers' place; buffers that one of the two passes leaves as they are, so that each batch
-/// counts once; a recomputation that writes what is there already; calls in a backward pass with
-/// inputs that no call of the forward pass had.
-/// Hint: the vectors of a spectral norm, which come nearer to what they are with each call.
+/// forward pass with the same inputs changed them, too.
+/// Silent: only the batch counter of a norm with a momentum; a recomputation with other tensors as
+/// buffers; buffers that one of the two passes leaves unchanged, so that each batch counts once; a
+/// recomputation that writes the value that is already there; calls in a backward pass with inputs
+/// that no call of the forward pass had.
+/// Hint: the vectors of a spectral norm, which converge with each call.
 /// Not told apart: a momentum that was chosen for two updates.
 
 #include <algorithm>

@@ -1,14 +1,15 @@
 /// @file shared_memory.cpp
-/// shared-memory: two parameters of an optimizer, their gradients or their states lie in one memory.
+/// shared-memory: two parameters of an optimizer, their gradients or their states lie in one
+/// memory.
 ///
 /// Why it is a fault: what the optimizer does for the one happens to the other, too: a parameter
 /// moves twice, a gradient contains the other's, an average is of both.
-/// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error needs
-/// that both owners use the memory: a parameter by a gradient of its own; a gradient that was shared
-/// in the step before, or that lies in one memory of two storages, by a module that a gradient
-/// passed; a state by one write for each owner in a step of an optimizer of torch, or by two
-/// optimizers that write it in turn. An accumulating state, by its name, that lies in the memory of
-/// a parameter, or of a gradient that the next step uses, is a warning.
+/// Judged: the facts `shares.SLOT`, for which the observer compares addresses exactly. An error
+/// needs that both owners use the memory: a parameter by a gradient of its own; a gradient that was
+/// shared in the step before, or that lies in one memory of two storages, by a module that a
+/// gradient passed; a state by one write for each owner in a step of an optimizer of torch, or by
+/// two optimizers that write it in turn. An accumulating state, by its name, that lies in the
+/// memory of a parameter, or of a gradient that the next step uses, is a warning.
 /// Silent: parts side by side; gradients for which autograd used one memory, as it may, unless
 /// clipping multiplies them or one of them no longer is the result of an op; zeros; step counters
 /// that all parameters share.

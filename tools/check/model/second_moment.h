@@ -2,8 +2,8 @@
 /// @file second_moment.h
 /// Says which gradients are too large for an optimizer that keeps the average of their squares.
 ///
-/// Why: the square is infinite in the type of the state, and an average that was infinite once stays
-/// so. What is divided by its root never moves again.
+/// Reason: the square is infinite in the state's type, and an average stays infinite once it was.
+/// Updates are divided by its root, so the parameter never moves again.
 ///
 /// Threads:  pure functions.
 

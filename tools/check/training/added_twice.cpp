@@ -1,16 +1,16 @@
 /// @file added_twice.cpp
 /// added-twice: a gradient counts twice.
 ///
-/// The backward of a custom op adds a gradient to a leaf itself, and returns it as well, which
-/// autograd adds, too. Judged: the records `grad_before:I` and `grad_after:I`, which exist only where
-/// a backward writes the gradient of a leaf and returns one for it. What the write has added is what
-/// it returned: by their sketches, of small tensors by their sums. In two calls, and in all of that
-/// op and leaf. Silent: a backward that adds a part and returns the rest; the first such call, which
-/// is not recorded.
+/// First case: the backward of a custom op adds a gradient to a leaf, and also returns it, so that
+/// autograd adds it, too. Judged: the records `grad_before:I` and `grad_after:I`, which exist only
+/// where a backward writes the gradient of a leaf and returns one for it. The added gradient equals
+/// the returned one, by their sketches, or by their sums for small tensors, in at least two calls
+/// and in all calls of the op with that leaf. Silent: a backward that adds a part and returns the
+/// rest; the first such call, which is not recorded.
 ///
-/// Two backward passes go through one loss. Judged: the gradient of one call's output comes twice in
-/// a step, bit by bit, and the bias's gradient contains it twice, so that nothing was cleared in
-/// between. In two steps, in runs of one rank without a loss scale.
+/// Second case: two backward passes go through one loss. Judged: the gradient of one call's output
+/// occurs twice in a step, bit by bit, and the bias's gradient contains it twice, so that it was
+/// not cleared in between. In two steps, in runs of one rank without a loss scale.
 
 #include <array>
 #include <cmath>

@@ -1,12 +1,14 @@
 /// @file hook_twice.cpp
 /// hook-twice: one hook is installed twice at one place.
 ///
-/// Why it may be a fault: what the hook does to an output or a gradient (scaling, clipping, noise) is done
-/// twice. Usual cause: a setup that runs again, or a registration inside of the training loop.
-/// Judged: the facts `hook.twice`, which the observer makes of hooks that are one object, or have one
-/// code and the same objects around them.
-/// A hint: a hook that only looks, or that writes what is written already, may run twice.
-/// Silent: hooks of one code that close over different objects; hooks of tensors that are no parameters.
+/// Why it may be a fault: the hook's change of an output or a gradient (scaling, clipping, noise)
+/// is applied twice. Usual cause: a setup that runs again, or a registration inside the training
+/// loop.
+/// Judged: the facts `hook.twice`, which the observer records for hooks that are the same object,
+/// or have the same code and close over the same objects. A hint, since a hook that only reads, or
+/// that is idempotent, may run twice.
+/// Silent: hooks with the same code that close over different objects; hooks of tensors that are no
+/// parameters.
 
 #include <string>
 

@@ -7,8 +7,8 @@
 /// A hint: a jump of ten times and more back to a rate that the run had, which is a restart or a
 /// schedule that was made anew; a jump of a rate that never fell before, which is a warm-up in few
 /// large steps.
-/// Silent: warm-up (a jump counts only after three steps near the largest rate so far); a group with
-/// rate 0 beside others.
+/// Silent: warm-up (a jump counts only after three steps near the largest rate so far); a group
+/// with rate 0 beside others.
 
 #include <algorithm>
 #include <map>

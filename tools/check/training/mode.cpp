@@ -3,15 +3,15 @@
 ///
 /// Why it is a fault: model.eval() before a validation and no model.train() after it switches off
 /// dropout and stops the statistics of batch norm for the rest of the run.
-/// Judged: a module that trained in training mode and then is called for training in evaluation
-/// mode, in three steps without a return; one that was trained and then takes two or more batches of
-/// an evaluation in training mode, where its class computes otherwise then (dropout, batch norm).
+/// Judged: a module that trained in training mode and later trains in evaluation mode, in three
+/// steps without a return; a module that was trained and later takes two or more batches of an
+/// evaluation in training mode, if its class depends on the mode (dropout, batch norm).
 /// Silent: a module that never trained in training mode (a frozen backbone); one that alternates (a
 /// critic while its generator learns); one batch without gradients in training mode (a generator
-/// that makes fakes); a model that is never trained itself
-/// (an average of weights whose batch norm is updated).
-/// A hint where no module that left training mode computes otherwise for it, or only norms left it
-/// (they are frozen), and for a dropout in training mode inside of modules that are not.
+/// that makes fakes); a model that is never trained itself (an average of weights whose batch norm
+/// is updated).
+/// A hint if no module that left training mode depends on the mode, or only norms left it (they are
+/// frozen), and for a dropout in training mode inside modules that are in evaluation mode.
 
 #include <algorithm>
 #include <array>

@@ -2,11 +2,11 @@
 /// mode: a dropout, or a batch norm, that is in evaluation mode in every step in which the
 /// parameters beside it move.
 ///
-/// Why it is a fault: weights of a hub come in evaluation mode, and a loop that does not call
-/// model.train() trains without the dropout that its model asks for. Whoever means that sets p to 0.
+/// Why it is a fault: models from a hub are loaded in evaluation mode, and a loop that does not
+/// call model.train() trains without the model's dropout. A program that intends this sets p to 0.
 /// Judged: a dropout with p above 0 (warning), a batch norm alone (hint, since freezing it is
 /// common). Beside a module are the parameters below the nearest module around it that has any.
-/// A call counts as one of training where it says so, or where the step's backward pass reached it.
+/// A call counts as training by its phase, or if the step's backward pass reached it.
 /// Silent: a module that was in training mode in one training call, parameters that do not move,
 /// fewer than two such steps.
 /// Not told apart: a policy whose dropout is off on purpose.

@@ -1,6 +1,6 @@
 /// @file births.cpp
-/// nan: the first NaN or infinity of a run that reaches a loss, a gradient, a parameter or the output
-/// of a root (nan_stories.h).
+/// nan: the first NaN or infinity of a run that reaches a loss, a gradient, a parameter or the
+/// output of a root (nan_stories.h).
 ///
 /// Why it is a fault: no such value of a training that works is one. Where negative infinities are
 /// masks they are not counted (not_finite.h).

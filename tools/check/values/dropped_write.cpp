@@ -1,16 +1,16 @@
 /// @file dropped_write.cpp
-/// dropped-write: memory that a compiled region was to write is as it was.
+/// dropped-write: memory that a compiled region should have written is unchanged.
 ///
-/// Three things prove it, each by what the generated code says that it writes:
+/// There are three proofs, each based on the writes in the generated code:
 /// - The code gives the name of a view to another tensor before anything used the view: the part of
 ///   the larger tensor is never written (pytorch#193061). Fact `compiled_dropped.SCOPE.OP`.
 /// - A kernel's output has the bits that its memory held before, which the kernel does not read.
-/// - A batch norm's kernel leaves running statistics as they were in two steps running, although it
-///   took other values, and it moves others, or moved these before: an average moves unless its
-///   momentum is 0, which holds of all statistics of a norm.
-/// Silent: all that tells_writes() leaves out; outputs that are copies of what the kernel takes;
-/// outputs that the kernel reads as well (a ReLU of positive values changes nothing), but for running
-/// statistics; statistics that never move; memory that no earlier record of the step saw.
+/// - A batch norm's kernel leaves running statistics unchanged in two consecutive steps, although
+///   its inputs changed, and it changes other statistics, or changed these before: an average
+///   changes unless its momentum is 0, which applies to all statistics of a norm.
+/// Silent: values without tells_writes(); outputs that are copies of inputs; outputs that the
+/// kernel also reads (a ReLU of positive values changes nothing), except running statistics;
+/// statistics that never change; memory without an earlier record in the step.
 
 #include <algorithm>
 #include <set>

@@ -57,10 +57,10 @@ using MeasuredValues = std::unordered_map<uint64_t, const Value*>;
 /// have the same count of elements.
 [[nodiscard]] double nearest_distance(std::span<const Source> now, std::span<const Source> before);
 
-/// @return half the step between the numbers that a value may hold, relative to its elements: by the
-/// most significant bits that a known element has, or by the finest step of any on the scale of the
-/// root mean square, whichever is coarser. In values that were rounded to fewer bits than those of
-/// their type it is the roundoff of the rounding; in full ones it is that of the type, as far as
+/// @return half the step between the numbers that a value may hold, relative to its elements: by
+/// the most significant bits that a known element has, or by the finest step of any on the scale of
+/// the root mean square, whichever is coarser. In values that were rounded to fewer bits than those
+/// of their type it is the roundoff of the rounding; in full ones it is that of the type, as far as
 /// one of the known elements has an odd last bit.
 [[nodiscard]] double roundoff(const Value& value, std::span<const std::byte> samples);
 

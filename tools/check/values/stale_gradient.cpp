@@ -24,8 +24,9 @@
 /// f32, f16 and bf16. For rows also: inputs that did not change (the whole batch in the first
 /// layer), outputs of which many have no gradient (before a ReLU), modules that contain others,
 /// biases and weights of norms, transposed convolutions, parts of rows, rows beside a largest
-/// element that repeats (a clamp). Not told apart: a loss that is linear in a parameter that its
-/// module does not use, or in a tensor of no module, which is judged by the outputs of the root.
+/// element that repeats (a clamp).
+/// Not told apart: a loss that is linear in a parameter that its module does not use, or in a
+/// tensor of no module, which is judged by the outputs of the root.
 
 #include <algorithm>
 #include <bit>

@@ -121,8 +121,8 @@ bool has_output(const settings::Settings& settings, const std::string& like) {
                  " exists: choose another --output (%p in it is the process), or say --overwrite");
     return false;
   }
-  // A folder of which only the last level is missing is made by the engine. The file of the probe has
-  // a name of its own, since other ranks of a job may start with the same output.
+  // A folder of which only the last level is missing is made by the engine. The file of the probe
+  // has a name of its own, since other ranks of a job may start with the same output.
   const auto above = [](const std::filesystem::path& path) {
     return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   };

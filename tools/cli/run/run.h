@@ -25,8 +25,8 @@ struct RunOptions {
 /// @return the option of a setting: "--max-bytes".
 [[nodiscard]] std::string option_name(const settings::SettingSpec& spec);
 
-/// @return the path of libconvtrace.so; "", after a line on stderr, if there is none that LD_PRELOAD
-/// can name.
+/// @return the path of libconvtrace.so; "", after a line on stderr, if there is none that
+/// LD_PRELOAD can name.
 [[nodiscard]] std::string preload_library();
 
 /// The result of the checks before a command is started.

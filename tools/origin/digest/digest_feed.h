@@ -20,8 +20,8 @@ namespace convtrace::origin {
 
 class DigestFeed : public Feed {
  public:
-  /// @param paths  the arguments that the traces belong to, as they were given. @param names  of the
-  /// job. All borrowed.
+  /// @param paths  the arguments that the traces belong to, as they were given. @param names  of
+  /// the job. All borrowed.
   DigestFeed(std::istream& in, const std::vector<std::string>& paths, format::Definitions& names)
       : in_(in), paths_(paths), names_(names) {}
 

@@ -1,15 +1,15 @@
 #pragma once
 /// @file rows.h
-/// The rows of a digest: what `convtrace origin` keeps of a trace, as tables.
+/// The rows of a digest: the data of a trace that `convtrace origin` needs, as tables.
 ///
-/// A digest is made where a trace is (`convtrace origin --digest`), and those of all ranks are judged
-/// together (`--digests`). Between the two a program may bring rows that are equal together: a row
-/// has columns that may be the same for several ranks, and a list of members, each with the columns
-/// that are a rank's own.
+/// A digest is made on a trace's machine (`convtrace origin --digest`), and the digests of all ranks
+/// are judged together (`--digests`). In between a program may merge equal rows: a row has columns
+/// that may be the same for several ranks, and a list of members, each with a rank's own columns.
 ///
-/// Columns:   `of_row` and `of_member` call visit(name, field) for each column, in the order of the file. A
-///            visitor knows bool, uint8_t, uint16_t, uint32_t, uint64_t, int32_t, float, double, named enumerations,
-///            std::string, format::StringId, and Body<T>: columns that make one of bytes.
+/// Columns:   `of_row` and `of_member` call visit(name, field) for each column, in the order of the
+///            file. A visitor knows bool, uint8_t, uint16_t, uint32_t, uint64_t, int32_t, float,
+///            double, named enumerations, std::string, format::StringId, and Body<T>: several
+///            columns as one column of bytes.
 /// Threads:   plain values.
 
 #include <string>

@@ -1,18 +1,18 @@
 #pragma once
 /// @file table_codec.h
-/// Rows of rows.h to the blocks of a digest, and back.
+/// Converts rows of rows.h to the blocks of a digest, and back.
 ///
-/// A digest is "CTDIGEST", a u32 and as many bytes of JSON, which names program version, tables, columns and types in
-/// their order; then blocks. All numbers are little-endian.
+/// A digest is "CTDIGEST", a u32 and as many bytes of JSON, which names program version, tables,
+/// columns and types in their order; then blocks. All numbers are little-endian.
 ///
 ///     block   u32 table, u32 rows, u32 members, u64 bytes, then as many bytes:
 ///             u32 members of each row; the row's columns; the members' columns
-///     column  a value of fixed size for each row, or member; of a text their lengths as u32, 2^32 - 1 for none, and then
-///             all their bytes
+///     column  a value of fixed size for each row, or member; for texts all lengths as u32,
+///             2^32 - 1 for none, and then all their bytes
 ///
 /// A block of table 2^32 - 1 ends a window: `rows` is its last step.
 ///
-/// Errors:    a file is not trusted: table_in.h refuses what is not as it should be.
+/// Errors:    a file is not trusted: table_in.h refuses invalid content.
 /// Threads:   one.
 
 #include <string>

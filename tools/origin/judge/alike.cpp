@@ -5,8 +5,8 @@
 /// The members hang, or write to each other's memory.
 /// Judged: operation, reduction, root, type, and the number of elements where it must be the same
 /// for all members. Once a member has omitted a call, or made one too many, all later calls of the
-/// group are shifted, and are not reported. Cannot tell: a call omitted among equal ones; `late`
-/// reports it at the end.
+/// group are shifted, and are not reported.
+/// Cannot tell: a call omitted among equal ones; `late` reports it at the end.
 
 #include <algorithm>
 #include <map>

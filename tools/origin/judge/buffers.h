@@ -1,7 +1,7 @@
 #pragma once
 /// @file buffers.h
-/// parted, of buffers: one that was equal on ranks in several steps, and changed in them, and is not
-/// any more.
+/// parted, for buffers: finds a buffer that was equal on ranks in several steps, changed in them,
+/// and no longer is equal.
 ///
 /// Passed over: buffers that were never equal after a change, as running statistics of each rank's
 /// own data.

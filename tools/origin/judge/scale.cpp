@@ -1,16 +1,17 @@
 /// @file scale.cpp
-/// scale: what one member sends into the sums of a group has another norm than what the others
-/// send, by one factor, and had not before.
+/// scale: the tensors that one member sends into a group's sums differ in norm from the others' by
+/// one factor, and did not before.
 ///
-/// Why it is a fault: members of a sum compute alike on data of their own. A factor that comes and
-/// stays is a loss scale, an average or an accumulation that one rank does otherwise.
-/// Judged: groups of three members and more, and of two (pairs.h); tensors of floats of more than 16
-/// elements, outside of forward passes. Of each member and step the mean over the group's calls of the logarithm of its
-/// norm by the median of the members. What is usual is measured: how far all members were from
-/// their own means in earlier steps, and the other members in this one.
-/// Told: what is there again in the next step; in the last step of a trace, one factor for several
-/// calls. From the first step on only of replicas, and only a factor of 3 and more, since a batch
-/// may be divided unevenly.
+/// Why it is a fault: members of a sum run the same program on data of their own. A factor that
+/// appears and stays is a loss scale, an average or an accumulation that one rank does differently.
+/// Judged: groups of three members and more, and of two (pairs.h); tensors of floats of more than
+/// 16 elements, outside of forward passes. The quantity is, for each member and step, the mean over
+/// the group's calls of the logarithm of its norm relative to the members' median. Its usual
+/// deviation is measured: by all members' distances from their own means in earlier steps, and by
+/// the other members' distances in this one.
+/// Reported: a factor that the next step has, too; in the last step of a trace, one factor for
+/// several calls. From the first step on only for replicas, and only a factor of 3 and more, since
+/// a batch may be divided unevenly.
 /// Passed over: a factor of one step alone, which one batch may have; members that send zeros (a
 /// rank whose data have ended).
 

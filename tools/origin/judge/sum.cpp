@@ -1,12 +1,12 @@
 /// @file sum.cpp
-/// wrong-sum: a result of all_reduce, reduce or reduce_scatter that is not that of its inputs.
+/// wrong-sum: a result of all_reduce, reduce or reduce_scatter that its inputs do not give.
 ///
 /// Why it is a fault: the sketch of a sum is the sum of the sketches, and small tensors are known
-/// element by element. What is left after rounding (image.h) is a contribution that is missing, that
+/// element by element. A difference beyond rounding (image.h) is a missing contribution, one that
 /// was counted twice, or memory that was changed meanwhile.
-/// Cannot tell: a sum of many members in a type of few bits, whose rounding alone is as large as one
-/// contribution; a reduction over parts of tensors (reduce_scatter of one tensor) is judged by the
-/// sums of all elements alone, which tells less.
+/// Cannot tell: a sum of many members in a type of few bits, whose rounding alone is as large as
+/// one contribution. A reduction over parts of tensors (reduce_scatter of one tensor) is judged
+/// only by the sums of all elements, which is weaker.
 /// Passed over: values that are not finite; `premul_sum`, whose factor is not recorded.
 
 #include <algorithm>

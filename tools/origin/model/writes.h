@@ -1,14 +1,14 @@
 #pragma once
 /// @file writes.h
-/// written: ranks have reduced a gradient, which is equal on them, and one of them has written to it
-/// more often than the others: it may have changed what it sent.
+/// written: ranks reduced a gradient, which is equal on them, and one of them wrote to it more
+/// often than the others. It may have changed the gradient that it sent.
 ///
-/// Why it is a fault: ranks that make one gradient by one program write to it equally often, and did so
-/// in earlier steps. What one of them writes between its backward pass and the reduction is in the sum.
-/// Judged: a gradient of ranks that DDP does not hold, where others of the step are written equally
-/// often, from a step on to the last, in two at least. DDP reduces in the backward pass. Not known is
-/// whether the write came before the reduction, and whether it changed anything.
-/// Passed over: counts that were never equal, as of a part that some ranks do not use.
+/// Why it is a fault: ranks that run one program write to a gradient equally often, and did so in
+/// earlier steps. A write between a rank's backward pass and the reduction changes the sum.
+/// Judged: a gradient of ranks without DDP, if other gradients of the step are written equally
+/// often, from some step to the last, in two steps at least. DDP reduces in the backward pass. It
+/// is unknown whether the write came before the reduction, and whether it changed a value. Passed
+/// over: counts that were never equal, as for a part that some ranks do not use.
 ///
 /// Place:    judge/replicas.cpp.
 /// Threads:  one.
