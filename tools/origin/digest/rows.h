@@ -2,9 +2,9 @@
 /// @file rows.h
 /// The rows of a digest: the data of a trace that `convtrace origin` needs, as tables.
 ///
-/// A digest is made on a trace's machine (`convtrace origin --digest`), and the digests of all ranks
-/// are judged together (`--digests`). In between a program may merge equal rows: a row has columns
-/// that may be the same for several ranks, and a list of members, each with a rank's own columns.
+/// A digest is made on a trace's machine (`convtrace origin --digest`), and those of all ranks are
+/// judged together (`--digests`). In between a program may merge equal rows: a row has columns that
+/// may be the same for several ranks, and a list of members, each with a rank's own columns.
 ///
 /// Columns:   `of_row` and `of_member` call visit(name, field) for each column, in the order of the
 ///            file. A visitor knows bool, uint8_t, uint16_t, uint32_t, uint64_t, int32_t, float,
