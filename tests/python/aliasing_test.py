@@ -1,5 +1,5 @@
-"""Ops that hand out memory that they do not own are found, each by its name; what looks alike and is
-right gives nothing. Real PyTorch under the real preload library."""
+"""Ops that return memory that they do not own are found, each by its name; correct ops that look alike
+give no finding. Real PyTorch under the real preload library."""
 import json
 import os
 import re

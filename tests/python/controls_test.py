@@ -1,5 +1,5 @@
-"""Settings, rules and triggers on real training scripts: what is asked for is taken, what changes is
-followed, and what can match nothing is said."""
+"""Settings, rules and triggers on real training scripts: requested values are recorded, changes are
+followed, and patterns without a match are reported."""
 import contextlib
 import os
 import signal
@@ -257,7 +257,7 @@ class Loop:
         raise AssertionError("signal %d is not handled" % number)
 
     def end(self):
-        """@return how it ended, and what it said on stderr."""
+        """@return its exit code, and its output on stderr."""
         _, errors = self._process.communicate(timeout=60)
         return self._process.returncode, errors
 

@@ -17,7 +17,7 @@ nn = torch.nn
 
 
 def from_address(tensor):
-    """A tensor over the memory of `tensor` that does not own it, as a faulty extension makes it."""
+    """@return a tensor in the memory of `tensor` that does not own it, as a faulty extension makes it."""
     import ctypes
 
     size = tensor.untyped_storage().nbytes()

@@ -1,5 +1,5 @@
-"""Programs that close, or take, descriptors that they do not own: their files are as without convtrace, and the trace goes
-on. More of that at random: tests/integration/core/meddler.cpp."""
+"""Programs that close, or take, descriptors that they do not own: their files are the same as without convtrace, and the trace
+continues. tests/integration/core/meddler.cpp does the same at random."""
 import os
 import subprocess
 import unittest
@@ -36,7 +36,7 @@ def numbers_of(ending):
 
 class DescriptorTest(ProgramTest):
     def run_text(self, text, preload, **settings):
-        """@return what the program did, and its files."""
+        """@return the finished process of the program, and its files."""
         folder = os.path.join(self.folder, "traced" if preload else "plain")
         os.mkdir(folder)
         program = os.path.join(folder, "program.py")

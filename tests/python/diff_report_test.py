@@ -1,4 +1,4 @@
-"""convtrace-diff as a program: its JSON against docs/diff-report.schema.json, and what an interrupt leaves."""
+"""convtrace-diff as a program: its JSON against docs/diff-report.schema.json, and its files after an interrupt."""
 import json
 import os
 import pathlib
@@ -19,7 +19,7 @@ PAIRS = pathlib.Path(ROOT) / "tests" / "fuzz" / "corpus" / "diff"  # seeds: the 
 
 
 def strict(schema):
-    """The schema, but without keys that it does not name."""
+    """@return the schema, changed so that keys which it does not name are errors."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -132,7 +132,7 @@ class ObjectsTestCase(Folder):
 
 class InterruptTestCase(Folder):
     def interrupted(self, number):
-        """A run that waits for whoever reads its CSV, ended by a signal."""
+        """Ends a run by a signal while it waits for a reader of its CSV."""
         report, pipe = self.folder / "report.json", self.folder / "rows.csv"
         report.write_text("an earlier one")
         os.mkfifo(pipe)

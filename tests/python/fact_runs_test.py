@@ -1,4 +1,4 @@
-"""Facts of real programs under the real preload library, and what convtrace-diff says of them."""
+"""Facts of real programs under the real preload library, and their report by convtrace-diff."""
 import json
 import os
 import subprocess
@@ -36,7 +36,7 @@ class FactRuns(ProgramTest):
         return path
 
     def facts(self, *options, base=()):
-        """(report's facts as tuples, whole report, text) of a run against one with these options."""
+        """@return (report's facts as tuples, whole report, text) of a run compared with one with these options."""
         report = os.path.join(self.folder, "report.json")
         done = subprocess.run([DIFF, self.trace("base", *base), self.trace("cand", *options), "--json", report],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)

@@ -1,5 +1,5 @@
-"""Programs that wait for their asynchronous collectives too late are told so on each rank, at the place of the use; those that
-wait as they should, and DDP, FSDP and functional collectives, are not accused. Needs CONVTRACE_BUILD."""
+"""Programs that wait too late for their asynchronous collectives get a finding on each rank, at the place of the use. Correct
+waits, DDP, FSDP and functional collectives get none. Needs CONVTRACE_BUILD."""
 import collections
 import json
 import subprocess

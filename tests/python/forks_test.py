@@ -1,4 +1,4 @@
-"""Programs that fork while they are traced: what is said, and what Python says of threads."""
+"""Programs that fork while they are traced: convtrace's messages, and Python's warnings about threads."""
 import os
 import re
 import subprocess

@@ -19,7 +19,7 @@ class HostTest(ProgramTest):
         self.said = os.path.join(self.base, "said")  # what convtrace says
 
     def run_in(self, place, name, *arguments, preload, **settings):
-        """Runs it in a folder of its own, in which traces and records are looked for from now on."""
+        """Runs a program in a folder of its own, which is then searched for traces and records."""
         self.folder = os.path.join(self.base, place)
         os.makedirs(self.folder)
         if preload:
@@ -48,7 +48,7 @@ class HostTest(ProgramTest):
             self.fail("\n".join([*changed[:40], why[-2000:]]))
 
     def check_same(self, name, *arguments, status=0, log="", **settings):
-        """@param log a pattern of all that convtrace may say. @return the traced run"""
+        """@param log  a pattern of the complete log that convtrace may write. @return the traced run"""
         plain = self.run_in("plain", name, *arguments, preload=False)
         left = self.files()
         traced = self.run_in("traced", name, *arguments, preload=True, **settings)
@@ -61,7 +61,7 @@ class HostTest(ProgramTest):
         return traced
 
     def command(self, *words, expect=0, **options):
-        """A command of convtrace. @return what it prints"""
+        """Runs a command of convtrace. @return its output"""
         done = subprocess.run([SHOW, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
                               cwd=self.folder, timeout=300, **options)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
@@ -161,7 +161,7 @@ class Names(HostTest):
 
 
 class Lazy(HostTest):
-    """A parameter that nobody has written yet has no value: none is judged or compared."""
+    """A parameter that was not written yet has no value: it is neither checked nor compared."""
 
     def test_unwritten_memory_is_no_nan_and_no_difference(self):
         self.check_same("lazy.py")

@@ -1,5 +1,5 @@
-"""Ops that write memory which somebody still needs are told from one run, at the op that wrote; ops that only look alike
-are not. Needs the built libraries and programs (CONVTRACE_BUILD)."""
+"""Ops that write memory that is still needed are found in one run, at the op that wrote; ops that only look alike are
+not reported. Needs the built libraries and programs (CONVTRACE_BUILD)."""
 import unittest
 
 from preload_test import ProgramTest

@@ -1,5 +1,5 @@
-"""The program must not be able to tell: same bits, same random state, nothing kept, nothing printed,
-nothing stored in what it copies and pickles."""
+"""The program must not notice the observer: same bits, same random state, nothing kept, nothing printed,
+nothing stored in objects that it copies or pickles."""
 import copy
 import gc
 import io
@@ -244,7 +244,7 @@ class Compile(ObservedTest):
         return torch.compile(target, backend=self.backend, **options)
 
     def both(self, run):
-        """Graphs that Dynamo makes of `run()` without and with the observer."""
+        """@return the results of `run()` and Dynamo's graphs of it, without and with the observer."""
         with_us = run(), self.graphs
         self.observer.remove()
         torch._dynamo.reset()

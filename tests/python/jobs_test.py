@@ -84,7 +84,7 @@ class JobsTest(unittest.TestCase):
         return done.returncode, self.text(report)
 
     def spread(self, command, *arguments):
-        """The same of the module, run in this process; what it said to stderr is in `self.said`."""
+        """Runs the module in this process, with its stderr in `self.said`. @return the same as one()"""
         from convtrace.jobs import __main__ as jobs
 
         report = os.path.join(self.folder, "spread.json")
@@ -206,7 +206,7 @@ class OriginOnDuckDb(JobsTest):
         self.assertEqual(report["origins"][0]["rank"], 3)
 
     def dying_program(self, trace, marks, times):
-        """A program that kills itself where it should read a trace, a number of times."""
+        """@return the path of a program that kills itself the first `times` times that it is to read a trace."""
         path = os.path.join(self.folder, "convtrace")
         with open(path, "w") as file:
             file.write('#!/bin/sh\nif [ "$5" = "%s" ] && [ "$(ls %s | wc -l)" -lt %d ]; then touch "%s/$$"; kill -9 $$; fi\nexec %s "$@"\n'

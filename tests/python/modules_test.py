@@ -221,7 +221,7 @@ class Names(ObservedTest):
 
 
 class Lit(nn.Module):
-    """As Lightning's modules: its forward may never run."""
+    """A module like those of Lightning, whose forward may never run."""
 
     def __init__(self):
         super().__init__()

@@ -82,7 +82,7 @@ class Operations(ObservedTest):
             self.assertTrue(torch.equal(a, b))
 
     def test_what_is_compiled_stays_compiled(self):
-        """Eager, it could have other bits, and fullgraph=True would end the program."""
+        """Run eagerly, the code could have other bits, and fullgraph=True would end the program."""
         graphs = []
 
         def backend(graph, inputs):

@@ -9,7 +9,7 @@ from convtrace_observer.calls import collectives
 
 
 class Told(collectives.Collectives):
-    """Notes what it is told, in `order`."""
+    """Collectives that note the calls of their methods, in `order`."""
 
     def __init__(self, order, active=True):
         self.slot, self.order, self.failures = [0, 0, 0], order, []
@@ -29,7 +29,7 @@ class Calls(unittest.TestCase):
     CUDA, CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
 
     def run_call(self, args, nccl_calls, active=True):
-        """@return what happens, in order."""
+        """@return the events of a call, in order."""
         order = []
         told = Told(order, active)
 
@@ -51,7 +51,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.run_call(([self.CUDA],), 3), ["called"])
 
     def test_of_another_backend_is_recorded_when_it_has_returned(self):
-        """Then what is known only when it is complete, as a source, is waited for."""
+        """Facts that are known only when the call is complete, such as a source, are then waited for."""
         self.assertEqual(self.run_call(([self.CUDA], "group"), 0), ["called", "recorded", "followed"])
 
     def test_of_host_memory_is_recorded_before_it_runs(self):

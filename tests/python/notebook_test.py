@@ -40,7 +40,7 @@ class NotebookTest(unittest.TestCase):
                                IPYTHONDIR=cls.folder)
 
     def notebook(self, *cells, **settings):
-        """Runs the cells in a new kernel. @return of each its outputs."""
+        """Runs the cells in a new kernel. @return the outputs of each cell."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         client = nbclient.NotebookClient(notebook, timeout=300, allow_errors=True)
         client.execute(cwd=self.folder, env={**self.environment, **settings})

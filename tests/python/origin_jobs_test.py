@@ -1,5 +1,5 @@
-"""`convtrace origin` over made-up jobs whose faults are known: how often it names the rank and the step, and that it
-finds nothing where nothing went wrong.
+"""`convtrace origin` over simulated jobs with known faults: how often it names the rank and the step, and that it
+finds nothing in jobs without a fault.
 
     origin_jobs_test.py [CLASS]                          a small sample, as a test
     origin_jobs_test.py --full [--program convtrace]     200 jobs with a fault and 200 without, and a table
@@ -116,7 +116,7 @@ def first_of(origins):
 
 
 def sample(faulty, clean, kinds=KINDS):
-    """The jobs numbered from 1, kinds in turn."""
+    """@return the jobs numbered from 1, kinds in turn."""
     return [Job(i + 1, kinds[i % len(kinds)]) for i in range(faulty)] + [Job(i + 1, None) for i in range(clean)]
 
 
@@ -137,7 +137,7 @@ def table(outcomes):
 
 
 def told(outcomes):
-    """The table, and each job that was not judged as it should be."""
+    """@return the table, and each job with a wrong verdict."""
     return "\n".join([table(outcomes), *(str(one) for one in outcomes if one.word not in ("named", "clean"))])
 
 

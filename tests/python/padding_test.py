@@ -1,4 +1,4 @@
-"""Inputs of embeddings and losses of which an index stands for padding."""
+"""Inputs of embeddings and losses in which one index stands for padding."""
 import pickle
 import unittest
 

@@ -1,4 +1,4 @@
-"""The observer's functions in C++ (base/native.py) and in Python say the same of a program."""
+"""The observer's functions in C++ (base/native.py) and in Python send the same messages about a program."""
 import collections
 import dataclasses
 import sys
@@ -132,7 +132,7 @@ def train_unusual_groups(model, optimizer):
 
 class Parts(unittest.TestCase):
     def said(self, part, train):
-        """All messages of the program, with addresses and identities as they first appear."""
+        """@return all messages of the program, with addresses and identities numbered in order of appearance."""
         fake, observer = fake_engine.observe(torch, part=part)
         try:
             program(train)
@@ -170,7 +170,7 @@ class Parts(unittest.TestCase):
         self.check(train_sparse)
 
     def test_states_of_threads_that_end_before_the_thread(self):
-        """As under gevent, whose threading.local has one for each greenlet."""
+        """The states are those of gevent's threading.local, which has one for each greenlet."""
         class Local:
             def __new__(cls, *args):
                 made = object.__new__(cls)

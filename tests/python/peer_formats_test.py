@@ -1,4 +1,4 @@
-"""`convtrace export` in the formats of the tools that people come from, from real training runs, against torch itself."""
+"""`convtrace export` in the formats of similar tools, from real training runs, against torch itself."""
 import csv
 import json
 import math
@@ -100,7 +100,7 @@ class Ort(PeerFormats):
 
 
 class Norms(PeerFormats):
-    """`convtrace show --norms`: what people print to bring one run in line with another."""
+    """`convtrace show --norms`: the numbers that users print to compare two runs by hand."""
 
     def test_they_are_torchs(self):
         trace, kept = self.train("run")

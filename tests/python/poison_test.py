@@ -1,5 +1,5 @@
-"""CONVTRACE_POISON under the real preload library: what an op leaves unwritten is found, memory of others is
-left alone, and where it cannot be done it is said."""
+"""CONVTRACE_POISON under the real preload library: outputs that an op leaves unwritten are found, memory of others is
+not touched, and a message says where poisoning is impossible."""
 import json
 import os
 import subprocess

@@ -23,7 +23,7 @@ if importlib.util.find_spec("torch") is None:
 
 
 class Lazily:
-    """A module that is imported when something of it is asked for: most cases look at programs that import PyTorch themselves."""
+    """A module that is imported at its first use: most cases run programs that import PyTorch themselves."""
 
     def __init__(self, name):
         self._name = name
@@ -46,7 +46,7 @@ if not (os.path.exists(PRELOAD) and os.path.exists(SHOW)):
 
 
 class SharedStart:
-    """programs/shared_start.py, with or without the preload library."""
+    """A process of programs/shared_start.py, with or without the preload library."""
 
     def __init__(self, preload):
         environment = untraced()
@@ -75,7 +75,7 @@ def shared_start(preload):
 
 
 def untraced():
-    """The environment of this process without what traces."""
+    """@return the environment of this process without the variables that cause tracing."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("CONVTRACE") and k not in ("LD_PRELOAD", "PYTHONPATH")}
     return {**kept, "OMP_NUM_THREADS": "1"}
 
@@ -215,7 +215,7 @@ class Models(ProgramTest):
 
 
 class Snapshots(ProgramTest):
-    """Values as they were, through the trace and out of it as .npy files."""
+    """Stored values are unchanged after a trace and an export as .npy files."""
 
     shared = True
 
@@ -316,7 +316,7 @@ class OtherPrograms(ProgramTest):
 
 
 class ShardedTest(ProgramTest):
-    """However a model is spread over processes: its modules have the names that it has on one."""
+    """The modules of a model have the same names on several processes as on one, in every kind of distribution."""
 
     SCOPES = {"", "0", "0.0", "0.1", "0.2", "1", "1.0", "1.1", "1.2", "2"}
 
@@ -450,7 +450,7 @@ class HashesOfTraining(ProgramTest):
 
 
 def old_pythons():
-    """Interpreters of this machine with a torch below 2.0: Debian 12 packages 1.13."""
+    """Yields interpreters of this machine with a torch below 2.0: Debian 12 packages 1.13."""
     for python in ("/usr/bin/python3",):
         found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

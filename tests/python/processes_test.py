@@ -12,7 +12,7 @@ nn = torch.nn
 
 
 def complete(work):
-    """Without a wait, as which a yes of the observed is_completed() counts."""
+    """Waits for a work by torch's own is_completed(), since a true answer of the observed one counts as a wait."""
     asked = type(work).is_completed
     asked = getattr(asked, "__wrapped__", asked)
     while not asked(work):
@@ -219,7 +219,7 @@ class Collectives(ObservedTest):
 
 
 class Transfers(unittest.TestCase):
-    """How calls of a group are counted."""
+    """The counts of a group's calls."""
 
     def setUp(self):
         self.send, self.recv = collectives._OPS["send"], collectives._OPS["recv_"]

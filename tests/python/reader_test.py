@@ -1,5 +1,5 @@
 """The Python reader, written from FORMAT.md alone, against `convtrace show --json` on the golden traces;
-what it does with damaged files; and the export to Parquet with what reads that."""
+the reader with damaged files; and the export to Parquet with the engines that read it."""
 import glob
 import json
 import math
@@ -45,7 +45,7 @@ except ImportError:
 
 
 def as_json(value, name=None):
-    """As `convtrace show --json` spells it: texts for what JSON has no number for."""
+    """@return a value in the form of `convtrace show --json`: texts for numbers that JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if name in ("sum", "l1") and isinstance(value, int):
@@ -140,7 +140,7 @@ class Hashes(unittest.TestCase):
 
 
 class Tables(unittest.TestCase):
-    """The reader's own tables against those that the tool is made of."""
+    """The reader's own tables against those of the C++ sources."""
 
     def test_enumerations(self):
         with open(os.path.join(ROOT, "format", "model", "event_enums.h")) as file:
@@ -198,7 +198,7 @@ class Golden(unittest.TestCase):
 
 
 class Damage(FolderTest):
-    """Nothing is shown that was not there, and nothing escapes but NotATrace."""
+    """No event is shown that was not recorded, and NotATrace is the only exception."""
 
     def setUp(self):
         super().setUp()
@@ -239,7 +239,7 @@ class Damage(FolderTest):
 
 
 class Buffer:
-    """A payload of one kind as a writer that keeps no limit would make it."""
+    """A payload of one kind, from a writer that ignores all limits."""
 
     def __init__(self):
         self._builder = flatbuffers.Builder(0)
@@ -260,7 +260,7 @@ class Buffer:
         return self._builder.EndVector()
 
     def table(self, **fields):
-        """f3=...: an offset in field 3."""
+        """Writes a table. f3=...: an offset in field 3. @return its offset"""
         self._builder.StartObject(64)
         for name, target in fields.items():
             self._builder.PrependUOffsetTRelativeSlot(int(name[1:]), target, 0)
@@ -272,13 +272,13 @@ class Buffer:
 
 
 def dense(values, width):
-    """A packed column."""
+    """@return numbers as a packed column."""
     planes = b"".join(bytes(value >> 8 * plane & 0xFF for value in values) for plane in range(width))
     return bytes([0x10 | width]) + planes
 
 
 class Limits(unittest.TestCase):
-    """FORMAT.md section 9: what is beyond a limit is damage, and found before it takes memory."""
+    """FORMAT.md section 9: sizes beyond a limit are damage, and are found before memory is allocated."""
 
     def events(self, buffer, kinds, **fields):
         raw = buffer.payload(b"CTEV", f2=buffer.column(bytes(kinds)), **fields)

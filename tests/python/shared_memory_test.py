@@ -1,4 +1,4 @@
-"""Memory that two owners hold: parameters of an optimizer, gradients, states; outputs of an op that its next call overwrites;
+"""Memory with two owners: parameters of an optimizer, gradients, states; outputs of an op that its next call overwrites;
 buffers that a recomputation writes."""
 import copy
 import unittest
@@ -18,7 +18,7 @@ def net():
 
 
 def flat(parameters, less=0):
-    """A view of one buffer for each, side by side, or overlapping by `less` elements."""
+    """Yields each parameter with its view of one buffer; the views are side by side, or overlap by `less` elements."""
     buffer, at = torch.zeros(500), 0
     for one in parameters:
         yield one, buffer[at:at + one.numel()].view_as(one)
@@ -34,7 +34,7 @@ class Owners(ObservedTest):
             optimizer.step()
 
     def shared(self):
-        """(step, scope, slot, rest) of what was told."""
+        """@return [(step, scope, slot, rest)] of the facts about shared memory."""
         found, step = [], None
         for message in self.fake.messages:
             if message.kind == "step":
@@ -182,7 +182,7 @@ NUMBER = torch.tensor(0.01)
 
 
 class Own(torch.optim.Optimizer):
-    """A table that all states have, a common count, and a workspace, beside an average of each."""
+    """An optimizer whose states share a table, a count and a workspace, and have an average each."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {"lr": 0.1})
@@ -288,7 +288,7 @@ class States(Owners):
 
 
 class Keeping(torch.autograd.Function):
-    """Writes into a buffer that it keeps, past torch."""
+    """Writes into a buffer that it keeps, without torch's knowledge."""
     buffer = torch.zeros(64)
 
     @staticmethod
@@ -412,7 +412,8 @@ class ReusedOutputs(ObservedTest):
 
 class CommonGradients(ObservedTest):
     def told(self, gives, saves=lambda *inputs: inputs, steps=2):
-        """Facts of an op of three inputs, the last of which has half of their elements. `gives`: its gradients."""
+        """@return the facts of an op with three inputs, the last of which has half as many elements. `gives`: makes the
+        gradients."""
         class Op(torch.autograd.Function):
             @staticmethod
             def forward(ctx, a, b, c):
@@ -578,7 +579,7 @@ class CommonGradients(ObservedTest):
 
 class Recomputed(ObservedTest):
     def buffers(self, call, **options):
-        """Phases in which buffers of a norm were recorded, in two steps."""
+        """@return the phases in which buffers of a norm were recorded, in two steps."""
         class Model(nn.Module):
             def __init__(self):
                 super().__init__()

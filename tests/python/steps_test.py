@@ -1,4 +1,4 @@
-"""When a step begins, and which phase and call a record has, in the loops people write."""
+"""The beginning of steps, and the phase and call of records, in common training loops."""
 import functools
 import os
 import tempfile
@@ -43,7 +43,7 @@ class StepsTest(ObservedTest):
         self.optimizer.step()
 
     def steps_of_root_inputs(self):
-        """Step of each root forward, in order."""
+        """@return the step of each forward of a root, in order."""
         found, step = [], 0
         for message in self.fake.messages:
             if message.kind == "step":
@@ -61,7 +61,7 @@ class StepsTest(ObservedTest):
         self.model.train()
 
     def roots(self):
-        """(step, phase, call) of each forward of a root, in order. Later roots go by their class."""
+        """@return [(step, phase, call)] of the forwards of roots, in order. Later roots are named by their class."""
         found, step = [], 0
         for message in self.fake.messages:
             if message.kind == "step":
@@ -203,7 +203,7 @@ class Steps(StepsTest):
         self.assertEqual(self.steps(), [0, 1])
 
     def test_many_step_calls_of_partitions_are_one_phase(self):
-        """As ZeRO-3 steps its sub groups one by one."""
+        """The partitions are stepped one by one, as ZeRO-3 does with its sub groups."""
         model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(5)])
         partitions = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in model]
         for _ in range(3):
@@ -214,7 +214,7 @@ class Steps(StepsTest):
         self.assertEqual(len(self.calls(slot="param:weight", phase="optimizer")), 15)
 
     def test_an_optimizer_inside_the_backward_pass(self):
-        """A step a parameter, as soon as its gradient is there."""
+        """Each parameter is updated as soon as its gradient is complete."""
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
         optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
 
@@ -266,7 +266,7 @@ class Steps(StepsTest):
         self.assertEqual(self.calls(phase="optimizer"), [("", 0, "param:group0.0")] * 3)
 
     def test_an_optimizer_that_is_not_seen_shows_by_the_weights(self):
-        """Weights changed by hand, or by a step that was compiled. Accumulated gradients change none."""
+        """The weights are changed by hand or by a compiled step. Accumulation of gradients changes none."""
         for _ in range(3):
             self.model.zero_grad()
             for _ in range(2):

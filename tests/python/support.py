@@ -16,7 +16,7 @@ from convtrace_observer.training import optimizer  # noqa: E402
 
 
 class ObservedTest(unittest.TestCase):
-    """`self.fake` records what an observer installed in this process says during the test."""
+    """A test with an observer in this process. `self.fake` records its messages during the test."""
 
     mode = "stats"
     settings = {}
@@ -32,7 +32,7 @@ class ObservedTest(unittest.TestCase):
         gc.collect()
 
     def without_optimizers(self):
-        """As if no optimizer had been made in this process. The test must make none."""
+        """Hides the optimizers that were made in this process from the observer. The test must make none."""
         for kind in optimizer._subclasses(torch.optim.Optimizer):
             if getattr(kind.step, "hooked", False):
                 self.addCleanup(setattr, kind.step, "hooked", True)
@@ -42,7 +42,7 @@ class ObservedTest(unittest.TestCase):
         return [message.index for message in self.fake.of("step")]
 
     def calls(self, **wanted):
-        """(scope, call, slot) of the matching tensor records, in order."""
+        """@return [(scope, call, slot)] of the matching tensor records, in order."""
         return [(t.scope, t.call, t.slot) for t in self.fake.tensors(**wanted)]
 
     def entered(self):

@@ -1,6 +1,6 @@
-"""Triton over the driver double: what its kernels write is recorded by the names of their arguments, and tuning is told from
-training. Needs CONVTRACE_BUILD. Triton itself, 3.6, is not a package that tests need: `pip install --target build/triton
-triton==3.6.0`, or CONVTRACE_TRITON names the folder that it is in. A stand-in does in its place what triton_double.py sees."""
+"""Triton over the driver double: outputs of its kernels are recorded by the names of their arguments, and tuning is separated
+from training. Needs CONVTRACE_BUILD. Triton 3.6 is optional: `pip install --target build/triton triton==3.6.0`, or
+CONVTRACE_TRITON names its folder. Without it a stand-in behaves the same as far as triton_double.py uses it."""
 import os
 import sys
 import unittest
@@ -17,7 +17,7 @@ class TritonTest(ProgramTest):
     folder_of_triton = None
 
     def traced(self, **settings):
-        """@return what a traced run printed, its records, its facts."""
+        """@return the output of a traced run, its records, its facts."""
         done = self.run_program("triton_double.py", DOUBLE, LD_LIBRARY_PATH=DOUBLE, PYTHONPATH=self.folder_of_triton,
                                 TRITON_CACHE_DIR=os.path.join(self.folder, "cache"), **settings)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -28,7 +28,7 @@ class TritonTest(ProgramTest):
         return done.stdout, records, info[0]["meta"]["facts"]
 
     def values_of(self, records):
-        """{(kernel, slot): records}, of kernels alone."""
+        """@return {(kernel, slot): records} of the values of kernels."""
         found = {}
         for one in records:
             if one["record"] == "stats" and one["kernel"] is not None:
@@ -71,7 +71,7 @@ class TritonTest(ProgramTest):
         self.assertEqual((plain.returncode, plain.stdout), (0, printed), plain.stderr)
 
     def python_with_triton(self):
-        """An interpreter that finds Triton: run_program gives settings to traced programs alone."""
+        """@return the path of an interpreter that finds Triton, since run_program passes settings only to traced programs."""
         path = os.path.join(self.folder, "python")
         with open(path, "w", encoding="utf-8") as file:
             file.write('#!/bin/sh\nPYTHONPATH="%s" exec "%s" "$@"\n' % (self.folder_of_triton, sys.executable))

@@ -1,5 +1,5 @@
-"""Loops that people write, under the real preload: steps are updates, evaluation changes no key of
-training, and clipping is told apart. Needs the built libraries and programs (CONVTRACE_BUILD)."""
+"""Common training loops under the real preload: steps are updates, evaluation changes no key of
+training, and clipping is recognized. Needs the built libraries and programs (CONVTRACE_BUILD)."""
 import glob
 import json
 import os
@@ -17,7 +17,7 @@ class LoopTest(ProgramTest):
     shared = True
 
     def trace(self, name, loop, *arguments, same_bits=True):
-        """Traces a loop. `same_bits`: what it prints without us must be the same. @return the trace's path"""
+        """Traces a loop. `same_bits`: an untraced run must print the same. @return the trace's path"""
         path = os.path.join(self.folder, name + ".ctrace")
         arguments = [str(one) for one in arguments]
         traced = self.run_program("updates.py", loop, *arguments, CONVTRACE_OUTPUT=path)
@@ -35,7 +35,7 @@ class LoopTest(ProgramTest):
         return [r for r in self.records(trace) if r["record"] == "stats"]
 
     def steps(self, trace):
-        """Steps in which something was learned."""
+        """@return the steps with an update."""
         return sorted({r["step"] for r in self.values(trace) if r["phase"] == "optimizer"})
 
     def compare(self, base, cand, *options, expect=0):
@@ -45,7 +45,7 @@ class LoopTest(ProgramTest):
         return json.loads(done.stdout)
 
     def check_same_training(self, base, cand):
-        """Every value of training that is judged has an equal partner; what one run has alone is evaluation."""
+        """Every compared value of training has an equal partner; values that only one run has belong to evaluation."""
         report = self.compare(base, cand)
         self.assertEqual((report["verdict"], report["agreement"], report["incomplete_why"], report["facts"]),
                          ("same", "identical", [], []))
@@ -96,7 +96,7 @@ class Evaluation(EvaluationTest):
         self.assertEqual(acted, {(step, call) for step in (0, 2) for call in range(3)})
 
     def test_a_model_tried_before_there_is_an_optimizer(self):
-        """Looks like inference until then; the diff subtracts its steps."""
+        """The first calls look like inference; the diff subtracts their steps."""
         base, cand = self.trace("0", "early", 0), self.trace("3", "early", 3)
         report = self.compare(base, cand)
         self.assertEqual(report["step_offset"]["steps"], 3)

@@ -17,7 +17,7 @@ except ImportError as error:
 
 
 def value_bytes(count, seed):
-    """As tests/golden makes them."""
+    """@return the bytes of a value, generated in the same way as in tests/golden."""
     made = bytearray()
     for _ in range(count):
         seed = (seed * 1664525 + 1013904223) % 2**32

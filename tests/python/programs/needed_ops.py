@@ -1,4 +1,4 @@
-"""Ops that write memory that is still needed, or only look alike: tensors saved, taken or returned by a call (needed_cases.py)."""
+"""Ops that write memory that is still needed, or only look alike: tensors saved, taken or given by a call (needed_cases.py)."""
 import torch
 from needed_cases import Block, Exp, Gate, Weighted, case, main, raw, train
 from torch import nn
