@@ -41,7 +41,7 @@ class Observer(State):
         self._torch = torch
         self.port = port
         self._begun = False
-        self._imported = 0  # modules, when code was last looked at
+        self._imported = 0  # number of modules when their code was last recorded
         self._failures = 0
         self._replaced = replaced.Replaced()
         self.full = engine.STATS  # at most: mode and rules decide in the engine
@@ -214,7 +214,7 @@ class Observer(State):
             raise error
         try:
             if type(error) is RecursionError:
-                self.read.skipped += 1  # told as lost: no fault, and deeper calls of the program may follow
+                self.read.skipped += 1  # recorded as lost, not as a failure: deeper calls of the program may follow
                 self.threads.state.batch.messages = []
                 return
             self._failures += 1
@@ -247,7 +247,7 @@ class Observer(State):
     def _watch_exit(self):
         """Surrounds os._exit, which runs no exit handler. Scripts call it where a library would hang at the end,
         and multiprocessing in each child that it forked."""
-        home = sys.modules.get(os._exit.__module__)  # posix, by which it is pickled
+        home = sys.modules.get(os._exit.__module__)  # posix: by this name it is pickled
         self._replaced.surround(self, home, "_exit", self._exits)
         self._replaced.set(os, "_exit", home._exit)
 

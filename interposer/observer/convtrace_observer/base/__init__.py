@@ -11,7 +11,7 @@ def own(module, name):
     """@return an attribute of a module, without running a `__getattribute__` of the program."""
     try:
         return object.__getattribute__(module, name)
-    except AttributeError:  # a module of TorchScript asks what is in C++
+    except AttributeError:  # a module of TorchScript looks its attributes up in C++
         asked = contents.found_in(type(module), "__getattr__")
         if not _is_torchs(asked):
             raise

@@ -11,7 +11,7 @@ from . import FOLDER, signals
 # warnings.warn() skips frames whose file has both words in its name when it counts the levels of a stack.
 _PASSED_BY = " (importlib _bootstrap)"
 
-_MOST_UNITS = 8  # of code that one entry of a table of positions stands for
+_MOST_UNITS = 8  # of code for which one entry of a table of positions stands
 _LONG_FORM = 14  # of an entry: lines and columns as they are
 
 

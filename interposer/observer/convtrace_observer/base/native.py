@@ -29,7 +29,7 @@ def choose(port, torch, reader, reference, needed):
     if config is not None:
         try:
             functions = port.make_functions({**config, **reference, **needed})
-            if port.setting("CONVTRACE_STACKS") == "all":  # which the batches of Python tell (scopes.TellingBatch)
+            if port.setting("CONVTRACE_STACKS") == "all":  # recorded only by the batches in Python (scopes.TellingBatch)
                 functions = {**reference, "end": functions["end"], "surrounded": functions["surrounded"]}
             return Functions(functions)
         except Exception:

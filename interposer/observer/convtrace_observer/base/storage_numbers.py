@@ -3,7 +3,7 @@ import itertools
 
 from . import tokens
 
-_SWEPT_FIRST = 64  # storages, before the first look for those that are gone
+_SWEPT_FIRST = 64  # storages, before the first sweep of dead ones
 _IN_TURN = 64  # storages of a sweep
 
 count = itertools.count(1)  # of all observers of a process
@@ -17,7 +17,7 @@ class StorageNumbers:
     def __init__(self):
         self._known = {}  # id of the dictionary -> (the dictionary, number)
         self._most = _SWEPT_FIRST
-        self._met, self._turn = [], iter(())  # ids: met since the last sweep; those that are still to be looked at
+        self._met, self._turn = [], iter(())  # ids met since the last sweep; ids still to be examined
 
     def of(self, storage):
         token = storage.__dict__

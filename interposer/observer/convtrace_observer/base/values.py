@@ -27,11 +27,11 @@ _COMPLEX = (16, 17)
 _QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 _CONTAINERS = tuple, list, dict
 _LEAVES = type(None), bool, int, float, str
-_MAX_TENSORS = 256  # of one nested structure: a KV cache has many, a bug would have no end
+_MAX_TENSORS = 256  # of one nested structure: a KV cache has many, and a faulty structure may be endless
 _MAX_DEPTH = 8
 _MAX_FINISHED = 1 << 16  # storages
 _MOST_ELEMENTS = 1 << 12  # of tensors with gaps that are compared element by element
-_MAX_KINDS, _MAX_TEXT = 16, 200  # of tensors that cannot be read; characters of what torch says of one
+_MAX_KINDS, _MAX_TEXT = 16, 200  # kinds of unreadable tensors; characters of torch's message about one
 
 
 class Memory(collections.namedtuple(
@@ -54,7 +54,7 @@ class _Bare:
         return contents.found_in(self._kind, name).__get__(self._tensor)
 
 
-_new = tuple.__new__  # a third of what Memory(...) costs
+_new = tuple.__new__  # takes a third of the time of Memory(...)
 
 
 def span_bytes(value):
@@ -75,7 +75,7 @@ def share(first, second):
     """@return whether two tensors have an element in common. Exact, except for large tensors with gaps: there only
     tensors with equal addresses and extents count."""
     if first.base >= second.base + second.storage_bytes or second.base >= first.base + first.storage_bytes:
-        return False  # which is nearly always so, and quickly told
+        return False  # the most frequent case, and the quickest to decide
     ends = [value.data + span_bytes(value) for value in (first, second)]
     if max(first.data, second.data) >= min(ends) or (first.device, first.index) != (second.device, second.index):
         return False
@@ -135,8 +135,8 @@ class TensorReader:
 
     def __init__(self, torch):
         self.skipped = 0
-        self.refusals = []  # texts: kinds of tensors that torch does not describe, with what it said; not told yet
-        self._kinds = set()  # of these
+        self.refusals = []  # texts to report: kinds of tensors that torch does not describe, with its message
+        self._kinds = set()  # all kinds that were reported
         self.numbers = storage_numbers.StorageNumbers()
         self.number_of = self.numbers.of  # in C++, if that is there
         self._finished = {}  # numbers of storages that a functional collective has written, and that were waited for
@@ -286,7 +286,7 @@ class TensorReader:
     def _describe(self, tensor):
         try:
             return self._memory(tensor)
-        except Exception as error:  # a kind of tensor without the attributes of others: batched by vmap, for one
+        except Exception as error:  # a kind of tensor without the usual attributes, such as one batched by vmap
             signals.let_pass(error)
             text = str(error).partition("\n")[0][:_MAX_TEXT]
             if len(self._kinds) < _MAX_KINDS and text not in self._kinds:
@@ -350,7 +350,7 @@ def _storage_address(tensor):
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
-_version_of = operator.attrgetter("_version")  # until torch is known: its own, whatever a class has under that name
+_version_of = operator.attrgetter("_version")  # torch's own getter, which no class overrides, once torch is known
 
 
 def version(tensor):

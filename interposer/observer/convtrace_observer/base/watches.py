@@ -37,4 +37,4 @@ class Watches:
                 batch.frames(engine.STORAGE_DEAD, reference.identity, scopes.python_frames())
                 batch.submit()
         except Exception:
-            pass  # also at interpreter exit, when modules are half gone
+            pass  # also at interpreter exit, when modules are partly destroyed

@@ -6,7 +6,7 @@ The values show whether both are the same gradient: from the second such call of
 from ..base import contents, engine, values
 from . import reused_outputs
 
-_MOST = 64  # leaves of ops that are recorded
+_MOST = 64  # recorded leaves of ops
 _LEAF = "AccumulateGrad"
 # The attribute by which a backward marks a leaf to whose own gradient it has added (Megatron's `main_grad`). It then returns an
 # uninitialized tensor of that shape, which is never read.
@@ -62,7 +62,7 @@ class AddedGradients:
 
     def _after(self, thread, tag, wanted, noted, taken, result, saved):
         returned = [one for one in (result if type(result) is tuple else (result,)) if one is not None]
-        known = len(returned) == len(wanted)  # which of them is whose
+        known = len(returned) == len(wanted)  # whether each gradient's receiver is known
         if not known:
             noted = ()
         with self._observer.read.unobserved():

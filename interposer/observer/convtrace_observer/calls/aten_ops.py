@@ -10,7 +10,7 @@ import re
 from ..base import engine
 from . import ops
 
-MOST_ASKED = 4096  # names that are remembered for a complaint
+MOST_ASKED = 4096  # names that are remembered for complaint()
 
 
 class AtenOps:

@@ -18,7 +18,7 @@ import itertools
 from ..base import engine, frames, replaced, spent, values
 from . import flights, groups
 
-_MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that never tells that it is complete is given up
+_MOST_PENDING, _MOST_STEPS = 256, 2  # calls, and steps, after which a call that does not become complete is given up
 _NCCL_CALLS = 2  # in a thread's slot
 
 
@@ -60,7 +60,7 @@ _OPS = {
     "recv_": _Op("recv", received=0, peer=2, tag=3),
     "recv_any_source_": _Op("recv", received=0, tag=2),
 }
-# Operators that backend gloo serves by writing to one received tensor past torch's count of writes. It copies to others.
+# Operators for which gloo writes to a single received tensor without a count by torch. To several tensors it copies.
 _UNCOUNTED = ("all_reduce", "broadcast", "reduce", "scatter", "recv")
 # Functional collectives that write to a tensor of the program: the position or name of that argument.
 _WRITING = {"all_reduce_": 0, "all_reduce_coalesced_": 0, "broadcast_": 0, "all_gather_into_tensor_out": "out",
@@ -83,10 +83,10 @@ class _Pending:
         self.work, self.from_any = None, from_any
 
 
-# The kernels in torch's dispatcher, which stay once they are there, since one may always be running; and a list of the
-# one Collectives that they tell.
+# The kernels in torch's dispatcher, which are never removed, since one may be running at any time; and a list of the one
+# Collectives that they call.
 _kernels, _told = [], []
-_abandoned = []  # works of the parent in a forked child, where their locks may be held by threads that are not there
+_abandoned = []  # works of the parent in a forked child: a thread that the child lacks may hold their locks
 
 
 class Collectives:
@@ -117,7 +117,7 @@ class Collectives:
             self._patch(c10d.Work, name, self._wrap_waited)
         for name in ("is_completed", "is_success"):
             self._patch(c10d.Work, name, self._wrap_asked)
-        # C++ of DDP that calls and waits; what it receives may be written next.
+        # Functions of DDP in C++ that call and wait. The received tensors may be written directly afterwards.
         for where, name in ((torch.distributed, "_broadcast_coalesced"), (torch.distributed, "_verify_params_across_processes"),
                             (c10d.Reducer, "_rebuild_buckets")):
             self._patch(where, name, self._wrap_waiting)
@@ -146,7 +146,7 @@ class Collectives:
         @param since, base  calls after this id, or into memory of this address, were waited for just now"""
         for key, pending in list(self._pending.items()):
             if _is_complete(pending.work):
-                just = (since is not None and pending.number > since  # 0 of one that is not recorded yet
+                just = (since is not None and pending.number > since  # a call that is not recorded yet has number 0
                         or base is not None and any(memory is not None and memory.base == base for memory in pending.memory))
                 self._received(key, just)
             elif pending.step + _MOST_STEPS < self._observer.step:

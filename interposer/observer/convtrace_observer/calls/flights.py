@@ -9,7 +9,7 @@ import sys
 
 from ..base import FOLDER, engine, values
 
-_MOST, _MOST_STEPS = 256, 1  # on their way at once; steps behind that of the call, after which one is given up
+_MOST, _MOST_STEPS = 256, 1  # calls under way at once; steps after that of the call until it is given up
 _CALLER = "torch.distributed.distributed_c10d"
 _TRANSFERS = ("isend", "irecv")  # its functions that do not wait
 

@@ -60,7 +60,7 @@ def record(observer, thread, targets, gradient):
     with observer.read.unobserved():
         for key, slot in reversed(targets):
             observer.pack(thread.batch, engine.BACKWARD, observer.full, key & 0xFFFFFFFF, key >> 32, slot, gradient)
-    observer.submit(thread)  # also what could not be read
+    observer.submit(thread)  # also the count of unreadable tensors
 
 
 def follow(hooks, thread, tensor, target):
@@ -79,7 +79,7 @@ def follow(hooks, thread, tensor, target):
     ours = thread.followed.get(key)
     if ours is None:
         ours, programs = collections.OrderedDict(), bare._backward_hooks
-        hooks.set_hooks(tensor, ours)  # which is what the node takes
+        hooks.set_hooks(tensor, ours)  # the node takes the hooks from there
         node._register_hook_dict(tensor)
         hooks.set_hooks(tensor, programs)
         ours[_KEY] = hooks[target,]

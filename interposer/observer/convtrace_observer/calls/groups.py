@@ -3,7 +3,7 @@ by its peer and tag."""
 import itertools
 
 NO_PEER = 0xFFFFFFFF
-_MOST_TAGS = 1 << 16  # of a group, whose transfers are counted
+_MOST_TAGS = 1 << 16  # tags of a group whose transfers are counted
 
 
 class Group:

@@ -15,7 +15,7 @@ from . import naming
 
 _MOST_FRUITLESS = 16
 _MOST_LOOKED_AT = 1 << 17  # attributes and modules
-_CONTAINERS = ("ModuleList", "ModuleDict")  # of models that are called by themselves
+_CONTAINERS = ("ModuleList", "ModuleDict")  # of models that are called separately
 
 
 class Holders:

@@ -13,7 +13,7 @@ import weakref
 
 from ..base import contents, signals
 
-_MOST = 64  # tensors of one node, and elements of a list that are looked at: to walk what is larger may cost
+_MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256
 _MOST_CLASSES = 1 << 12
 
@@ -31,7 +31,7 @@ class Kept:
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
         self._torch, self._counts = torch, None
-        self._was_asked, self._is_measured = False, False  # the first: a backward pass was seen
+        self._was_asked, self._is_measured = False, False  # the first: a backward pass has begun
 
     def next_call(self, op, place):
         """Counts a call of an op's forward. @return its number among the op's calls in this call of a module, by which the
@@ -58,7 +58,7 @@ class Kept:
             return []
         try:
             found = [("saved", index, tensor) for index, tensor in enumerate(self._nodes.saved(node)) if tensor is not None]
-        except RuntimeError:  # freed by an earlier backward, or written since, which torch tells
+        except RuntimeError:  # freed by an earlier backward, or written since, which torch detects
             return []
         objects = []
         for name, value in list(vars(node).items()):
@@ -127,7 +127,7 @@ class Kept:
         try:
             base, storage = tensor._base, tensor.untyped_storage()
             if base is not None and base.numel() != tensor.numel():
-                return False  # another part of the base is nobody's business
+                return False  # other parts of the base do not count
             is_view = base is not None
             return (tensor._use_count() > own or is_view and base._use_count() > self._counts.base or
                     self._storage_count(storage._cdata) > self._counts.storage + is_view)

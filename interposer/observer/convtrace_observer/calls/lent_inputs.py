@@ -91,11 +91,11 @@ class NeededMemory:
         saved = getattr(torch._C._autograd, "SavedTensor", None)
         self._knows_hooks = hasattr(saved, "unpack_hook") and hasattr(saved, "data")
         self._step, self._due, self._of_torch = -1, False, False
-        self._walked = set()  # ids of places of roots whose modules were looked at in this step
-        self._plain = set()  # ids of places whose modules are torch's own, without hooks in front of the forward
-        self._saved = set()  # slot words of calls of which that was recorded in this step when they were left
+        self._walked = set()  # ids of places of roots whose modules were examined in this step
+        self._plain = set()  # ids of places whose modules are torch's own, without forward pre-hooks
+        self._saved = set()  # slot words of calls whose saved tensors were recorded in this step at their return
         self._exposed = set()  # targets of hooks: outputs whose nodes have saved such memory
-        self._original = None  # what is called when a gradient has come
+        self._original = None  # the hot path's own function for gradients while _come replaces it
 
     def note(self, place, module, count):
         """Prepares for a root that is about to be called in training. `count`: the number of steps that called it so far,

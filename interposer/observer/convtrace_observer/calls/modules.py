@@ -25,7 +25,7 @@ class ModuleCalls:
         self._original = None
         self._wrapper = None
         self._code = None  # of the wrapper
-        self._leave_by = None  # sets what the wrapper leaves a call by
+        self._leave_by = None  # sets the function by which the wrapper leaves a call
         self._slots = {}
         self._trained = {}  # id of a root's place -> (in how many steps training has called it, the last of them)
         self._holders = holders.Holders(torch)
@@ -124,7 +124,7 @@ class ModuleCalls:
         return __call__
 
     def enter(self, module, args, kwargs):
-        """Records the begin of a module's call.
+        """Records the beginning of a module's call.
         @return the argument of leave(): thread, entry, slot word of the call, and the previous entry and slot word; None if
         the call is not recorded."""
         observer, entry = self._observer, None
@@ -221,9 +221,9 @@ class ModuleCalls:
         observer = self._observer
         entry = entry or observer.names.entry(module)
         if entry is None and naming.token(module) is None:
-            return None  # no module, or one that was not set up: its call raises, mostly
+            return None  # no module, or one that was not set up, whose call usually raises
         if thread.entry is not None:
-            if entry is not None:  # which C++ did not find by the module's token
+            if entry is not None:  # C++ did not find it by the module's token
                 return None if thread.entry is entry.wrapper else entry
             return observer.names.add_called(module, thread.entry, self._running(thread.entry))
         if contents.attribute(module, "_is_replica"):

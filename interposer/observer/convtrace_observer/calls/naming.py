@@ -31,7 +31,7 @@ _WRAPPERS = frozenset((
     "FullyShardedDataParallel", "PipelineEngine", "ShardedDataParallel"))
 _MAX_SEARCHES = 16
 _MAX_PLACES = 1 << 17  # beyond them, further models of a class share one name
-_SWEPT_FIRST = 1024  # modules, and parameters, before the first look for those that are gone
+_SWEPT_FIRST = 1024  # modules, and parameters, before the first sweep of dead ones
 
 
 class Place:
@@ -60,7 +60,7 @@ class Entry:
                  "pad_index", "untold", "settings", "changes", "buffers", "weights", "rests", "unrecorded")
 
     def __init__(self, token, spare, address, place, wrapper, root, pad_index):
-        self.token, self.spare, self.address = token, spare, address  # those of the module
+        self.token, self.spare, self.address = token, spare, address  # of the module
         self.place = place
         self.wrapper = wrapper  # Entry of the outermost module that only wraps this one
         self.root = root or self  # Entry of the root module whose walk named it
@@ -69,10 +69,10 @@ class Entry:
         self.pad_index = pad_index  # of an embedding, or None
         self.untold = True  # its facts are not recorded yet
         self.settings = ()  # (name, value) of its attributes at the last record
-        self.changes = 0  # number of records in which they had changed
+        self.changes = 0  # number of records after a change
         self.buffers = None  # their state at the last check
-        self.weights = None  # of a root: what optimizer.py noted of its parameters at the last call
-        self.rests = 0  # of a root: calls at which optimizer.py does not look for them
+        self.weights = None  # of a root: the versions of its parameters at the last call (optimizer.py)
+        self.rests = 0  # of a root: further calls without that check
         self.unrecorded = False  # of a root: it has parameters whose first values are not recorded yet
 
 
@@ -84,7 +84,7 @@ class Owner:
 
     def __init__(self, storage, place, name, parameter_slot, gradient_slot):
         self.seen = 0  # State.walk when the object at this address was last found to be the parameter
-        self.storage = storage  # its number then; 0: not known
+        self.storage = storage  # its number at that time; 0: unknown
         self.place = place
         self.name = name
         self.parameter_slot = parameter_slot
@@ -186,8 +186,8 @@ class Names:
         self._roots_of_kind = {}
         self.entries = {}  # id(module) -> Entry, of another module if the token differs; read at every module call
         self.owners = {}  # id(parameter) -> Owner
-        self._most_entries, self._most_owners = _SWEPT_FIRST, _SWEPT_FIRST  # before those that are gone are looked for
-        self._ended = False  # told that names end
+        self._most_entries, self._most_owners = _SWEPT_FIRST, _SWEPT_FIRST  # before the next sweep
+        self._ended = False  # the limit of names was reported
 
     def clear(self):
         self._places.clear()

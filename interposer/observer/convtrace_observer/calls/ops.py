@@ -101,7 +101,7 @@ class CustomOps:
             surround(getattr(self._torch._ops, name, None), "__call__", self._library_begins, self._ended)
         function = self._torch.autograd.Function
         base = getattr(self._torch.autograd.function, "_SingleLevelFunction", None)
-        if base is not None and isinstance(vars(function).get("apply"), classmethod):  # which calls that of its base
+        if base is not None and isinstance(vars(function).get("apply"), classmethod):  # it calls that of its base
             surround(base, "apply", self._function_begins, self._function_ended, vars(self._torch._C._FunctionBase)["apply"])
         else:  # of C since torch 2.15
             surround(function, "apply", self._function_begins, self._function_ended)
@@ -220,7 +220,7 @@ class CustomOps:
                 thread.batch.tensor(phase, capture, scope, call, slot, op, value)
 
     def _begin(self, tag, args, kwargs, node=None):
-        """Records the begin of an op. `node`: (the node of autograd, its _Node) of a backward whose kept tensors were recorded
+        """Records the beginning of an op. `node`: (the node of autograd, its _Node) of a backward whose kept tensors were recorded
         after the forward, else None. @return the argument of _ended()"""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
@@ -272,7 +272,7 @@ class CustomOps:
         number, tensors = known.call, self._kept.tensors(node)
         self._record_kept(thread, tag, tag.phase, tensors, number, known.states)
         saved = [one for one in tensors if one[0] == "saved"]
-        # Another leaf is one of the op's own, made in its forward, which it may use up.
+        # Any other leaf was made by the op in its forward, and the backward may overwrite it.
         leaves = [(one, values.version(one[2])) for one in saved
                   if one[2].is_leaf and (one[2].requires_grad or known.states.get(one[1]) == "saved_buffer")]
         return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves, known.states)
@@ -339,7 +339,7 @@ class CustomOps:
         inputs = read.tensors((args, kwargs))
         after = self._read_again(inputs)
         if len(after) != len(operands):
-            return operands  # it replaced what is in its arguments
+            return operands  # the op replaced tensors in its arguments
         declared = [args[one] for one in tag.writes if isinstance(one, int) and one < len(args)]
         declared += [kwargs[one] for one in tag.writes if one in kwargs]
         written = {value[_STORAGE] for _, value in self._read_again(read.tensors(declared))}

@@ -28,7 +28,7 @@ class _Op:
 class RepeatedOps:
     def __init__(self, observer, torch):
         self._observer = observer
-        self._marks = observer.marks.read  # other ones when a generator has moved; with None: not known
+        self._marks = observer.marks.read  # differ after a draw from a generator; None in them: unknown
         self._tensor = torch.Tensor
         self._plain = frozenset((*_PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format))
         self._known = {}  # (scope, name) -> _Op

@@ -14,7 +14,7 @@ from ..base import contents, nodes, values
 
 _MOST_CALLS = 1 << 12  # of a step
 _MOST_NODES = 1 << 14  # of a graph
-_MOST_PARTS = 64  # of one storage that are compared with the next
+_MOST_PARTS = 64  # parts of one storage with which the next is compared
 _MOST_TOLD = 16  # of a step
 _MOST_PAIRS = 64  # of gradients of one call
 _MOST_COMMON = 8  # of a pair of gradients
@@ -36,10 +36,10 @@ class ReusedOutputs:
         self._step = -1
         self._outputs = {}  # (op, slot) -> [_Output], of the step
         self._calls = 0
-        self._by_storage = {}  # (op, slot, storage) -> [(first byte, the one behind the last)]
+        self._by_storage = {}  # (op, slot, storage) -> [(first byte, the one after the last)]
         self._begins = set()  # (op, slot, first byte)
-        self._reused = set()  # keys of self._outputs of which two outputs have bytes in common
-        self._threads = set()  # each of which numbers its nodes by itself
+        self._reused = set()  # keys of self._outputs with two outputs that share bytes
+        self._threads = set()  # each thread numbers its own nodes
 
     def see(self, thread, op, taken, given):
         """Notes the outputs of a call that took the tensors `taken` and returned `given`. Must run inside `with
@@ -216,7 +216,7 @@ class CommonGradients:
                 continue
             extent = _extent(one, other)
             word = "foreign" if one.storage != other.storage else "kept" if one.storage == before else "new"
-            # Two windows of what has as many elements as the op's own gradient are an overlap-add's.
+            # Two windows of a buffer with as many elements as the op's own gradient belong to an overlap-add.
             elements = one.storage_bytes // values.ELEMENT_BYTES[one.dtype]
             if (any(elements == math.prod(value.dims[:value.rank]) for value in passed_on) if extent == "across"
                     else word == "new"):

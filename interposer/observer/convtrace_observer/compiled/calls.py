@@ -53,7 +53,7 @@ class Calls:
     def __init__(self, observer):
         self._observer = observer
         self._sites, self._regions = [], []
-        self._told = {}  # "SCOPE.OP" -> which outputs are made of which inputs
+        self._told = {}  # "SCOPE.OP" -> the text of which inputs each output depends on
         self._running = {}  # (region, whether backward) -> _Run, or None for a run that is not recorded
         self._counted, self._step = {}, -1  # (id of a place, phase) -> calls in this step
 
@@ -102,7 +102,7 @@ class Calls:
                 words.append("region %s %s" % (site.region.number, "backward" if site.is_backward else "forward"))
             thread.batch.fact("compiled." + place, " ".join(filter(None, words)))
         else:
-            self._told[place] = made = ""  # two kernels of one name
+            self._told[place] = made = ""  # two kernels have this name
         thread.batch.fact("compiled_made." + place, made)
 
     def _line(self, trace):

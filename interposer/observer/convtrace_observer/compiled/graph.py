@@ -8,7 +8,7 @@ import re
 _LOCAL = re.compile(r"^L\['\w+'\]\.?|^G\['\w+'\]\.?")
 _LINE = re.compile(r", line \d+")
 _VISIT = re.compile(r"@(\d+)$")
-_RESUMED = ", in torch_dynamo_resume_in_"  # the rest of a function behind what Dynamo does not trace
+_RESUMED = ", in torch_dynamo_resume_in_"  # the rest of a function after code that Dynamo does not trace
 # Autograd's addition to the trace of a node that sums gradients.
 _ADDED = "Gradient addition node"
 

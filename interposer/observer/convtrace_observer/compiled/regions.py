@@ -77,7 +77,7 @@ class Regions:
             load = vars(PyCodeCache)["load_by_key_path"]
             self._replaced.set(compile_fx, "compile_fx", self._compiles(compile_fx.compile_fx))
             self._replaced.set(PyCodeCache, "load_by_key_path", classmethod(self._loads(load.__func__)))
-        except Exception as error:  # a PyTorch whose Inductor is another one
+        except Exception as error:  # a PyTorch with a different Inductor
             self._failed(error)
 
     def _compiles(self, original):
@@ -154,7 +154,7 @@ class Regions:
             text = file.read()
         kind = wrapper_source.region_kind(text)
         if kind is None or twin.BEFORE in names:
-            return  # the file of a kernel, or a region that is known
+            return  # the file of a kernel, or a known region
         number, kind = kind
         key, is_backward = (self._compilation(), number), kind == "backward"
         if is_backward:

@@ -80,7 +80,7 @@ class _Reader:
 
     def function(self, node):
         function = Function(node)
-        self._unused = {}  # views that nothing has used yet -> whose memory they are of
+        self._unused = {}  # unused views -> the variable in whose memory they lie
         self._block(function, node.body)
         return function
 

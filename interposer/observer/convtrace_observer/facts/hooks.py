@@ -10,8 +10,8 @@ from ..base import contents, held
 _OF_MODULES = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
                "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook"}
 _OF_PARAMETERS = {"_backward_hooks": "hook", "_post_accumulate_grad_hooks": "post-accumulate hook"}
-_MOST = 64  # hooks of one place that are compared
-_DEEPEST = 4  # of functions that close over functions; one may close over itself
+_MOST = 64  # compared hooks of one place
+_DEEPEST = 4  # nested closures; a function may close over itself
 _SCALARS = frozenset((bool, int, float, str, type(None)))
 
 

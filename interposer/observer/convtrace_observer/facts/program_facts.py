@@ -16,8 +16,8 @@ from . import code_facts
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 _MAX_TEXT, _MAX_ITEMS = 80, 16
 _MAX_ATTRIBUTES = 2000  # characters of all
-_POSITION_BYTES = 4  # of the position in random's words, which lies before them
-_MARK_BYTES = 48  # the seed or position with some words, or some words with what lies behind them
+_POSITION_BYTES = 4  # of the position in random's words, stored before them
+_MARK_BYTES = 48  # the seed or position with the first words, or the last words with the fields after them
 _MT19937_WORDS = 624
 _MT19937_BYTES = _MT19937_WORDS * 4 + 4  # numpy/random/src/mt19937/mt19937.h: the words, and the position in them
 # The first fields of torch's get_state(): seed, words left, whether it was seeded, position, words. In the generator's own
@@ -29,9 +29,9 @@ _COMPILED = "_orig_mod"  # by this name the wrapper that torch.compile returns h
 _MODE = "training"  # attribute of a module. It is a state of the run and no setting: an evaluation pass changes it
 # Attribute of an optimizer with an object that it alone has, while it is kept here: the text that torch makes for each of them.
 TOKEN = "_zero_grad_profile_name"
-_SWEPT_FIRST = 64  # optimizers, before the first look for those that are gone
+_SWEPT_FIRST = 64  # optimizers, before the first sweep of dead ones
 _MOST_NUMBERED = 1024  # optimizers; names of settings are kept for each. Further ones share a number
-_MAX_MODES = 16  # changes of a module's mode that are told
+_MAX_MODES = 16  # recorded changes of a module's mode
 
 
 def digest(data):
@@ -76,7 +76,7 @@ class ModuleFacts:
                 batch.event_fact(place.id, name, value)
             for name, value in self.code.of_class(type(module)):
                 batch.fact(name, value)
-            if not self._observer.capture:  # else it goes with the module's inputs
+            if not self._observer.capture:  # else it is sent with the module's inputs
                 self._observer.submit(thread)
         except Exception as error:
             self._observer.failed("module facts", error)
@@ -310,9 +310,9 @@ class Generators:
     def __init__(self, torch, unobserved, marks):
         self._torch = torch
         self._unobserved = unobserved
-        self._marks, self._told = marks, (None,) * 4  # the marks of the states that were told
+        self._marks, self._told = marks, (None,) * 4  # the marks of the recorded states
         self._last = {}
-        self._numpy_keeps = False  # a normal number, which is drawn without a trace in the marks
+        self._numpy_keeps = False  # a normal number, whose use does not change the marks
 
     def tell(self, batch):
         marks = self._marks.read()

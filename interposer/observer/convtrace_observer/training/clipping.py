@@ -12,7 +12,7 @@ from ..base import contents, engine, held, replaced
 
 _CLIP = "_clip_grads_with_norm_"  # which clip_grad_norm_ of torch 2.6 and later calls with a list
 _FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
-_TOTAL_NORM = 2  # position in what clip_grads_with_norm_ takes
+_TOTAL_NORM = 2  # position among the arguments of clip_grads_with_norm_
 # Methods that Module.parameters() calls on the module, and on each module of its tree.
 _ASKED, _ASKED_EACH = ("named_parameters", "_named_members"), "named_modules"
 
@@ -28,7 +28,7 @@ class Clipping:
         self._namespaces = [sys.modules[name] for name in ("torch.nn.utils", "torch.nn.utils.clip_grad")
                             if name in sys.modules]
         self._parameters = getattr(torch.nn.Module.parameters, "__code__", None)
-        self._unknown = set()  # threads that are in a clipping function whose parameters are not known yet
+        self._unknown = set()  # threads in a clipping function whose parameters are not known yet
         self._replaced = replaced.Replaced()
 
     def install(self):

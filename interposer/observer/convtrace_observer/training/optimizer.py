@@ -8,10 +8,10 @@ from ..base import contents, engine, frames, held, replaced, spent, values, weig
 from ..facts import placements, program_facts
 from . import shared_memory
 
-_NOTED = 8  # number of weights of a root that are checked
+_NOTED = 8  # checked weights of a root
 # Attributes of an optimizer that are read before and after each step.
 _BEFORE, _BEHIND = (program_facts.TOKEN, "param_groups", "state"), ("param_groups", "state")
-_GONE_BY = 16  # modules of a root without one, for each call at which they are not looked at again
+_GONE_BY = 16  # a root without trained weights skips one check for each so many of its modules
 
 
 class _Step:
@@ -40,7 +40,7 @@ class Optimizers:
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
         self._shared = shared_memory.SharedMemory(observer, torch, self._of_groups)
-        self._steps = []  # of all threads; one within another one's stands behind it
+        self._steps = []  # of all threads; a nested step follows the outer one
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -64,7 +64,7 @@ class Optimizers:
         for hooks in self._hooked:
             hooks.pop(__name__, None)
         self._replaced.put_back()
-        self._unwrap_steps()  # classes that are wrapped already pass through
+        self._unwrap_steps()  # the wrappers that remain only pass calls on
         for kind, original in self._scalers:
             if getattr(kind.step, "__wrapped__", None) is original:
                 kind.step = original

@@ -9,10 +9,10 @@ decides whether it does harm.
 """
 from ..base import contents, values
 
-_EACH = 8  # first steps of an optimizer, whose gradients are looked at, and its states where there are several
-_MOST_PAIRS = 32  # that are told of an optimizer
+_EACH = 8  # first steps of an optimizer in which gradients are compared, and states if there are several optimizers
+_MOST_PAIRS = 32  # recorded pairs of an optimizer
 _MOST_OPTIMIZERS = 256
-_MOST_STATES = 1 << 16  # whose optimizers are remembered
+_MOST_STATES = 1 << 16  # states whose optimizers are remembered
 
 
 class _Item:
@@ -45,14 +45,14 @@ class SharedMemory:
         self._observer = observer
         self._tensor, self._parameters = torch.Tensor, parameters
         self._watches = {}  # number of an optimizer -> _Watch
-        self._in_turn = set()  # pairs of states' parameters that two optimizers write, which are told once
+        self._in_turn = set()  # recorded pairs of parameters whose states two optimizers write in turn
         self._written = {}  # (storage, address) of a state -> {number of an optimizer: the _Item as it left it}
 
     def before(self, thread, number, groups, state):
         """Compares before a step, when the gradients are complete. `groups`, `state`: as they stand in the optimizer's own
         dictionary, since a property would run code of the program and may belong to another optimizer."""
         if not issubclass(type(state), dict):
-            return  # somebody else's optimizer
+            return  # an optimizer of another kind
         watch = self._watches.get(number)
         if watch is None:
             if len(self._watches) == _MOST_OPTIMIZERS:
@@ -142,7 +142,7 @@ class SharedMemory:
         states, bare = contents.by_identity(state), self._observer.read.bare
         for parameter, owner in parameters:
             for key, tensor in contents.items(states.get(id(parameter))):
-                if issubclass(type(tensor), self._tensor) and bare(tensor).numel() > 1:  # one that counts may be everybody's
+                if issubclass(type(tensor), self._tensor) and bare(tensor).numel() > 1:  # all parameters may share a count
                     yield parameter, tensor, owner.place, "state:%s.%s" % (owner.name, key)
 
     def _items(self, tensors):
