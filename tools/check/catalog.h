@@ -1,6 +1,6 @@
 #pragma once
 /// @file catalog.h
-/// All checks, and the ids of what they find.
+/// All checks, and the ids of their findings.
 ///
 /// Place:    the one list: `--only`, `--skip` and the documents go by it. A test compares
 ///           docs/checks.md with it.

@@ -1,6 +1,6 @@
 #pragma once
 /// @file command.h
-/// `convtrace check`: what one run alone proves wrong.
+/// `convtrace check`: finds the faults that one run alone proves.
 
 #include <CLI/App.hpp>
 #include <string>

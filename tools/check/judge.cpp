@@ -219,7 +219,7 @@ class Judge {
     });
   }
 
-  /// Moves what the checks have found since to the result. @return a copy of it.
+  /// Moves the checks' new findings to the result. @return a copy of them.
   std::vector<Finding> collect() {
     for (const auto& check : checks_)
       for (Finding& finding : check->take_findings())

@@ -50,7 +50,7 @@ class TraceJudge {
              const std::function<bool(std::string_view)>& wanted);
   ~TraceJudge();
 
-  /// Judges the steps that can be read whole. @return what is new.
+  /// Judges the steps that can be read whole. @return the new findings.
   std::vector<Finding> read_on();
   /// Judges the rest. Call once, after the last read_on().
   [[nodiscard]] RankResult finish();

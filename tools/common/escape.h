@@ -15,7 +15,7 @@ namespace convtrace::tools {
 
 /// For a terminal, a log or one line of any text.
 ///
-/// Printable UTF-8 stays as it is. Control characters (C0, DEL, C1), invalid UTF-8, line and
+/// Printable UTF-8 is not changed. Control characters (C0, DEL, C1), invalid UTF-8, line and
 /// paragraph separators and bidirectional overrides (Trojan Source, CVE-2021-42574) become `\xNN`
 /// or `\u{NNNN}`; a backslash becomes `\\`, so the result is unambiguous.
 [[nodiscard]] std::string escape_text(std::string_view text);

@@ -38,7 +38,7 @@ enum class Verdict : uint8_t {
 };
 inline constexpr size_t kVerdicts = 9;
 [[nodiscard]] std::string_view to_string(Verdict verdict);
-/// @return whether the weights of the other program are not what they should be.
+/// @return whether the weights of the other program are wrong.
 [[nodiscard]] constexpr bool is_fault(Verdict verdict) { return verdict > Verdict::kNotKnown; }
 
 struct Compared {

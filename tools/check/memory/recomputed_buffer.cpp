@@ -53,7 +53,7 @@ class RecomputedBuffer : public Check {
       look("recomputed-buffer");
       const auto before = moved.find(buffer);
       if (before == moved.end() || !repeats(step, value.place)) continue;
-      // Another tensor stood in for the buffer, which has kept what the forward pass left there.
+      // Another tensor replaced the buffer, which kept its value after the forward pass.
       if (before->second->storage != value.storage || !told_.insert(buffer).second) continue;
       again.emplace_back(before->second, &value);
     }

@@ -202,7 +202,7 @@ class SharedMemory : public Check {
     const Value *const unclipped = owners.second->unclipped, &taken = *owners.second->gradient;
     const bool multiplied = unclipped != nullptr && unclipped->stats.hash != taken.stats.hash;
     if (shared.word == "kept" && owners.both_passed()) return Severity::kError;
-    // Two storages over one memory are the program's, and so is what it laid there.
+    // The program made two storages over one memory, and placed both values there.
     if (shared.word == "foreign")
       return owners.both_passed() && !owners.passed_by_equal() ? Severity::kError
                                                                : Severity::kWarning;

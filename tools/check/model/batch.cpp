@@ -19,7 +19,7 @@ bool tells(const Value& value) {
 }  // namespace
 
 Batch batch_of(const StepValues& step) {
-  std::unordered_set<uint64_t> made;  // hashes of what modules gave
+  std::unordered_set<uint64_t> made;  // hashes of modules' outputs
   for (const auto& [key, call] : step.calls)
     for (const Value* output : call.outputs) made.insert(output->stats.hash);
   std::vector<const Value*> data;

@@ -15,8 +15,8 @@ struct Batch {
   const Value* content = nullptr;  ///< one that is not the same in every step of most programs
 };
 
-/// @return what root modules take, except for what other modules gave. No content: data that are
-/// one number, a single element or whole numbers in a row (positions) alone.
+/// @return the inputs of root modules that are no outputs of other modules. Without content if all
+/// are one number, a single element or consecutive integers (positions).
 [[nodiscard]] Batch batch_of(const StepValues& step);
 
 }  // namespace convtrace::check

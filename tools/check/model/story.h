@@ -38,7 +38,7 @@ struct StoryEvent {
   enum class Kind : uint8_t {
     kSpike,       ///< it rises at once, and comes back
     kJump,        ///< it rises at once, and does not come back
-    kBlowUp,      ///< it rises from step to step, to what is not finite or to the end
+    kBlowUp,      ///< it rises from step to step, until it is not finite or to the end
     kNotFinite,   ///< it is not finite at once
     kEpochs,      ///< batches come again in the same order
     kShortGroup,  ///< fewer backward passes than in other steps

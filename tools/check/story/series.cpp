@@ -10,7 +10,7 @@ constexpr double kTimesChange = 3, kFewSteps = 40, kLeastLog = 0.693147180559945
 constexpr size_t kNear = 3, kLeastClimb = 4, kLeastToInfinity = 2;
 constexpr double kLeastClimbLog = 2.302585092994046;  // log 10
 
-/// Numbers as they are compared: logarithms, where all are above 0.
+/// The compared numbers: logarithms, if all are above 0.
 class Curve {
  public:
   explicit Curve(std::span<const double> numbers) : numbers_(numbers) {

@@ -126,7 +126,7 @@ void StoryTeller::sum_updates(const StepValues& step, StoryStep& numbers, StepMa
   if (size > 0) numbers.numbers[static_cast<size_t>(Series::kUpdate)] = std::sqrt(moved / size);
 }
 
-/// The first value of the forward pass that leaves what it was: where a rise of the loss begins.
+/// Finds the first value of the forward pass outside of its past range: the begin of a rise.
 void StoryTeller::find_output(const StepValues& step, StepMarks& marks) {
   StepMarks::Where& where = marks.places[static_cast<size_t>(Series::kLoss)];
   for (const Value& value : step.values) {

@@ -27,8 +27,8 @@
 namespace convtrace::check {
 namespace {
 
-constexpr double kRoundings = 4;  ///< in units of the roundoff of what is in the leaf
-constexpr double kDistinct = 16;  ///< times what rounding may do
+constexpr double kRoundings = 4;  ///< in units of the roundoff of the leaf's gradient
+constexpr double kDistinct = 16;  ///< multiple of the possible rounding
 constexpr unsigned kLeastCalls = 2, kLeastPasses = 2;
 
 using Sums = std::array<double, format::Sketch::kBuckets>;

@@ -3,7 +3,7 @@
 ///
 /// Why it is a fault: a loader that is made anew in each step gives its first batch for ever. A
 /// program that trains on one batch on purpose is reported, too.
-/// Judged: what root modules take, except for what other modules gave.
+/// Judged: inputs of root modules that are no outputs of other modules.
 /// Silent: data that are one number, a single element or whole numbers in a row (positions); steps
 /// without values in between.
 

@@ -37,7 +37,7 @@ class DroppedWrite : public Check {
  private:
   using Place = std::tuple<CallKey, uint32_t, format::StringId>;
   struct Statistics {
-    uint64_t taken = 0;      ///< a sum over the hashes of what the kernel took besides them
+    uint64_t taken = 0;      ///< a sum over the hashes of the kernel's other inputs
     uint32_t unchanged = 0;  ///< steps running
     bool moved = false;      ///< in an earlier step
   };
@@ -56,7 +56,7 @@ class DroppedWrite : public Check {
          "is what its memory held before, which the kernel does not read");
   }
 
-  /// @return what the call read in the memory of an output, or null.
+  /// @return the input that the call read from an output's memory, or null.
   static const Value* read_of(const KernelCall& call, const Value& output) {
     const auto read = std::ranges::find_if(call.inputs, [&](const Value* one) {
       return one->storage != 0 && one->storage == output.storage &&

@@ -96,7 +96,7 @@ GradientSources sources_of(const StepValues& step, const MeasuredValues& measure
   if (outputs == step.grad_outputs.end()) return sources;
   std::set<uint32_t> reached;
   for (const Value* output : outputs->second) {
-    if (output->op) continue;  // what an op inside the module got
+    if (output->op) continue;  // the gradient of an op's output
     sources.known &= output->finite();
     if (output->zero()) continue;
     sources.gradients.push_back(kept(step, *output, *output));

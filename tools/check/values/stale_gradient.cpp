@@ -208,7 +208,7 @@ class StaleGradient : public Check {
            all_changed(pair.made_of.inputs, then.inputs);
   }
 
-  /// Rows of which all ranges of bytes are as they were. @return "" if there are none.
+  /// Finds rows all of whose byte ranges are unchanged. @return "" if there are none.
   static std::string equal_rows(const Pair& pair) {
     const auto &now = pair.now.ranges, &before = pair.before.gradient.ranges;
     const auto& moved = pair.before.motion.ranges;

@@ -278,8 +278,8 @@ std::string finding_paragraph(const format::Finding& finding, const Stacks& stac
             name_text(definitions, finding.other) + " share " + counted(finding.bytes, "byte") +
             " at " + address_text(finding.address);
   }
-  // A warning, and what is done to a collective's tensor, is about memory that is still valid, so
-  // no stack of a free is expected.
+  // A warning, or a finding about a collective's tensor, concerns memory that is still valid, so no
+  // stack of a free is expected.
   const bool of_collective = finding.kind == format::FindingKind::kUsedBeforeWait ||
                              finding.kind == format::FindingKind::kReceiveOverlaps;
   const bool error = finding.level == format::Level::kError && !of_collective;

@@ -15,7 +15,7 @@
 
 namespace convtrace::tools {
 
-/// A NaN or infinity and what becomes of it.
+/// A NaN or infinity, and its consequence.
 struct NanFound {
   uint64_t seq = 0;
   diff::NanStory::Kind kind = diff::NanStory::Kind::kBorn;

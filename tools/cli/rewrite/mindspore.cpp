@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kRegex = "name-regex(";
 
-/// Keys that are converted, and what stands for all files.
+/// Keys that are converted, and the text that stands for all files.
 constexpr std::string_view kUnderstood[] = {
     "iteration",  "support_device", "path",      "op_debug_mode", "saved_data",  "sample_mode",
     "sample_num", "enable",         "dump_mode", "kernels",       "input_output"};

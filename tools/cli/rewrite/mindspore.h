@@ -14,7 +14,7 @@
 
 namespace convtrace::tools {
 
-/// @return the TOML file; lines that begin with `#` say what was left out, and why.
+/// @return the TOML file; lines that begin with `#` name omitted parts, with the reason.
 [[nodiscard]] std::string toml_from_mindspore(const Json& dump);
 
 /// Prints it for the file at `path`.

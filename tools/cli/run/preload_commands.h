@@ -1,7 +1,7 @@
 #pragma once
 /// @file preload_commands.h
-/// `convtrace path` and `convtrace env`: the preload library's path, and what a shell, a scheduler
-/// or a container takes to put it into the environment of a program.
+/// `convtrace path` and `convtrace env`: the preload library's path, and the text by which a shell,
+/// a scheduler or a container puts it into the environment of a program.
 ///
 /// Errors:   a line on stderr and kFailure, if the library is not beside this program or LD_PRELOAD
 ///           cannot name it.

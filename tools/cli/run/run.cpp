@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kCannotExecute = 126, kNotFound = 127;
 
-/// `library` before what another tool preloads; the loader splits at colons and spaces.
+/// `library` before other tools' preloads; the loader splits at colons and spaces.
 std::string preload_list(const std::string& library) {
   const char* old = std::getenv("LD_PRELOAD");
   if (old == nullptr || *old == '\0') return library;
@@ -54,7 +54,7 @@ bool apply_options(const RunOptions& options) {
   return good;
 }
 
-/// Checks what the engine will read: environment, file and rules. @return nullopt if it is invalid.
+/// Checks the engine's settings: environment, file and rules. @return nullopt if they are invalid.
 std::optional<settings::Settings> check_settings() {
   settings::LoadedControls loaded = settings::load_controls(environ);
   for (const std::string& problem : loaded.problems) complain(MessageId::kBadSetting, problem);

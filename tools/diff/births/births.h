@@ -5,7 +5,8 @@
 /// A value is made of its sources (sources.h). A difference that is no larger than the gain of a
 /// layer (kGain) times the difference of the sources was passed on; a larger one was born in this
 /// value. A birth is rounding while it stays near the unit roundoff of the coarsest type involved.
-/// docs/lab/calibration.md lists what each limit was measured on, and which faults no limit finds.
+/// docs/lab/calibration.md lists the measurements for each limit, and the faults that no limit
+/// finds.
 ///
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.
@@ -104,7 +105,7 @@ class Births {
   /// @return the updates that are a fault; none if they are rounding.
   [[nodiscard]] std::vector<UpdateFault> judge_updates();
 
-  /// @return what a float value may differ by where its sources are equal.
+  /// @return the largest difference of a float value whose sources are equal.
   [[nodiscard]] double own_rounding(const ValueRecord& record) const;
 
   void take_equal_step() { sources_.take_equal_step(); }

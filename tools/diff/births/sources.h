@@ -46,7 +46,7 @@ class Sources {
   /// baseline first. @param indices  in the step's values
   void take_alone(const StepRecords& step, std::span<const uint32_t> indices);
 
-  /// @return what `record`, number `match` of the step, was made of.
+  /// @return the difference of the sources of match number `match`.
   [[nodiscard]] Difference of(uint32_t match, const ValueView& base, const ValueView& cand) const;
 
   /// @return whether an earlier record of the step describes the same value.
@@ -141,7 +141,7 @@ class Sources {
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Parameter>> parameters_;  ///< by scope
   std::unordered_set<uint64_t> soiled_;
   std::unordered_set<uint32_t> callers_;  ///< scopes of modules that called others
-  /// By scope, as they were last recorded.
+  /// The last records, by scope.
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Difference>> buffers_;
   std::unordered_map<uint64_t, double> gradients_;
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms

@@ -44,7 +44,7 @@ inline constexpr double kUpdateGain = 4;
 /// Relative error of a norm that is made of the norms of pieces: docs/recording.md "Statistics".
 inline constexpr double kNormError = 1e-6;
 
-/// Updates of a step that are a fault, each with how far it is from what explains it.
+/// A faulty update of a step, with its distance from the explained one.
 struct UpdateFault {
   uint32_t match = 0;  ///< as given to take()
   Comparison comparison;
@@ -78,7 +78,7 @@ class Updates {
     double apart_weight_norms = 0;  ///< product of their norms
     /// Products of squared norms, which bound the errors of scalar products of sketches.
     double update_spread = 0, weight_spread = 0;
-    double gain = 0;  ///< difference of the update, by what the gradient and rounding explain
+    double gain = 0;  ///< difference of the update, relative to the explained one
 
     void add(const Update& other);
   };

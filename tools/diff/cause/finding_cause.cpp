@@ -80,7 +80,7 @@ std::optional<FindingCause> find_cause(const RootReport& root, const Findings& b
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
       if (!before && !(same_memory && finding.step == record.step)) continue;
-      // The reader of a stale value is a victim of what happened to its memory.
+      // The reader of a stale value is affected by an earlier event in its memory.
       const Weight weight{of_maker,
                           same_memory,
                           !in_both,

@@ -62,7 +62,7 @@ struct Row {
   Meaning meaning;
 };
 
-/// The first that matches applies; what none matches excuses nothing.
+/// The first that matches applies; a difference without a match excuses nothing.
 constexpr Row kRows[] = {
     {"switch.CUDA_VISIBLE_DEVICES", {kOnDevice, "another device of the machine may compute"}},
     {"switch.CUDA_LAUNCH_BLOCKING",

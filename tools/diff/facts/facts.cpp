@@ -123,7 +123,7 @@ class FactDiff::Rank {
   /// @param parts  the runs part in the last step.
   void run(uint32_t last_step, bool parts) {
     std::set<Key> touched;
-    // A run that was resumed begins with what the other one has come to by then.
+    // A resumed run begins with the state that the other one has reached by then.
     if (const uint32_t first = std::max(base_.shift().steps, cand_.shift().steps); first > 0) {
       for (FactStream* stream : {&base_, &cand_}) {
         stream->take(first - 1, touched);

@@ -89,7 +89,7 @@ class FactDiff {
                                   uint32_t rank, const StepOffset& offset, uint32_t last_step,
                                   bool parts, std::span<const RenamedModule> renamed);
 
-  /// Adds what was found on another rank.
+  /// Adds the results of another rank.
   void add(FactState other);
   [[nodiscard]] FactState take() { return std::move(state_); }
 

@@ -2,7 +2,7 @@
 /// @file name_pattern.h
 /// Joins module names that differ in numbers only, as those of a model's layers do.
 ///
-/// Place:    facts and reports, to join what is equal in many layers.
+/// Place:    facts and reports, to join entries that are equal in many layers.
 
 #include <set>
 #include <string>

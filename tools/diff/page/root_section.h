@@ -21,7 +21,7 @@ class RootSection {
   void differences() const;
   /// A list item: the commands that store the root's values in both runs.
   void commands() const;
-  /// The root between what it was made of and what it was used for.
+  /// The root between its sources and its consumers.
   void flow() const;
   /// Its numbers, the gradients of its step, and the values around it.
   void numbers();

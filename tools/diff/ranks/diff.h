@@ -46,11 +46,11 @@ inline constexpr double kLeastAligned = 0.5;
 
 /// Compares one pair of the traces of a job, in a process of its own.
 /// @param inputs  base and cand are a trace each. @param of_several  the job has more pairs.
-/// @param part  has the rank; gets what was found. @return as run_diff.
+/// @param part  has the rank; gets the results. @return as run_diff.
 [[nodiscard]] bool compare_pair(const DiffInputs& inputs, bool of_several, RankPart& part,
                                 std::string& error);
 
-/// Joins what compare_pair has found.
+/// Joins the results of compare_pair().
 /// @param parts  of the pairs of pair_ranks() that both runs have, in their order; nullopt: failed.
 void join_parts(const DiffInputs& inputs, const TraceSet& base, const TraceSet& cand,
                 std::span<std::optional<RankPart>> parts, DiffResult& result);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file joined.h
-/// Joins what was found on each rank to the result of a diff, and decides the verdict.
+/// Joins the results of all ranks to the result of a diff, and decides the verdict.
 ///
 /// Threads:   one.
 /// Source:    docs/comparison.md "Verdict".

@@ -42,7 +42,7 @@ void MovedParameters::apply(StepRecords& step) {
   for (ValueRecord& record : step.values)
     if (record.kind == Role::kParameter || is_parameter_gradient(record.kind)) move(record);
   for (ValueRecord& record : step.written) move(record);
-  std::unordered_set<uint64_t> passed;  // hashes of what hollow modules give on as it is
+  std::unordered_set<uint64_t> passed;  // hashes of values that hollow modules pass on
   const auto is_passed = [&](const ValueRecord& record) {
     const bool is_own = record.kind == Role::kOutput || record.kind == Role::kGradOutput;
     return is_own && hollow_.contains(record.key.scope.value);

@@ -41,7 +41,7 @@ class StepStream final : public StepSource {
   [[nodiscard]] const StepRecords* peek() override;
   void pop() override;
 
-  /// Returns only what `equal` wants of each step, and reads no more than necessary.
+  /// Returns only the events of each step that `equal` wants, and reads no more than necessary.
   /// @param equal  must outlive the stream. @param side  the run of this trace.
   void leave_out(const EqualSteps& equal, Side side);
 

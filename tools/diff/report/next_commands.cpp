@@ -329,7 +329,7 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   lines.push_back(start_line(of_base, of_cand, base_set, recording(base_out, base)));
   if (!parts.empty()) lines.emplace_back("# then the candidate's again");
   lines.push_back(start_line(of_cand, of_base, cand_set, recording(cand_out, cand)));
-  const StepOffset& offset = result.step_offset;  // what the user gave is not in the traces
+  const StepOffset& offset = result.step_offset;  // the traces lack the user's offset
   lines.push_back(
       "convtrace-diff " + base_out + ' ' + cand_out +
       (offset.why == kOffsetAsked ? " --step-offset " + std::to_string(offset.steps) : ""));

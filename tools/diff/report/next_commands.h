@@ -11,7 +11,7 @@
 
 namespace convtrace::diff {
 
-/// @return what the commands are for: "store these values in both runs, ...:".
+/// @return the purpose of the commands: "store these values in both runs, ...:".
 [[nodiscard]] std::string next_title(const DiffResult& result);
 
 /// @return shell lines that record the root's step again in both runs and store the values of

@@ -1,4 +1,4 @@
-// The numbers of report_parts.h: what both runs recorded of a value, side by side.
+// The numbers of report_parts.h: both runs' records of a value, side by side.
 
 #include <algorithm>
 #include <cmath>

@@ -36,7 +36,7 @@ struct StatRow {
 
 /// @return the first `most` lines, and how many more there are.
 [[nodiscard]] std::vector<std::string> shortened(std::vector<std::string> lines, size_t most);
-/// One sentence about what happened at the root.
+/// One sentence about the root.
 [[nodiscard]] std::string root_sentence(const RootReport& root);
 /// The call whose backward made the root, and the evidence for it; "" if the root is no such
 /// gradient.

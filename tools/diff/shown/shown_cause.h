@@ -1,6 +1,6 @@
 #pragma once
 /// @file shown_cause.h
-/// A cause that follows from the values alone: what one run has is what the other has elsewhere.
+/// A cause that follows from the values alone: one run's values occur elsewhere in the other run.
 ///
 /// Place:    this room finds it in the root's step and beside it; cause/rules.cpp tells it.
 

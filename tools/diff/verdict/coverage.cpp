@@ -115,7 +115,7 @@ void Coverage::add_one_sided(const RankPair& pair) {
 void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
   const auto ranks = base_.files.front().meta.fact("setting.CONVTRACE_RANKS");
   if (!base_.is_folder || !cand_.is_folder || ranks.value_or("all") != "all") return;
-  const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is told
+  const uint32_t size = std::min(base_.files.front().meta.world_size,  // a smaller one is reported
                                  cand_.files.front().meta.world_size);
   std::set<uint32_t> present;
   for (const RankPair& pair : pairs) present.insert(pair.rank);

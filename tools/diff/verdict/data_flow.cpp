@@ -200,7 +200,7 @@ DataFlow flow_of(const StepPair& pair, uint32_t root, const std::optional<MadeBy
   return Flow(pair, root, made, reporter).find();
 }
 
-/// Either run may have what the other has no record of. The candidate is the one in doubt.
+/// Either run may have records that the other one lacks. The candidate is the run in doubt.
 std::optional<MadeBy> maker_of_root(const StepPair& pair, uint32_t root,
                                     const format::Definitions& names) {
   auto in_cand = maker_in(pair, root, false, names);

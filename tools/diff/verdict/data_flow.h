@@ -1,6 +1,6 @@
 #pragma once
 /// @file data_flow.h
-/// Finds what the root was made of and what was made of it, for the graph in the report.
+/// Finds the sources and the consumers of the root, for the graph in the report.
 ///
 /// Two records are connected by the value's identity (lineage.h) or by what a slot means: a
 /// parameter's gradient is made of its module's output gradient, an update of the gradient. Where
@@ -17,7 +17,7 @@
 namespace convtrace::diff {
 
 /// @param root  index into the matches of `pair`.
-/// @param made  what maker_of_root() says of it.
+/// @param made  the result of maker_of_root().
 [[nodiscard]] DataFlow flow_of(const StepPair& pair, uint32_t root,
                                const std::optional<MadeBy>& made, const PairReporter& reporter);
 

@@ -324,7 +324,7 @@ struct Unread {
 struct Wholes {
   size_t base_ranks = 0, cand_ranks = 0;
   ApartValues apart;
-  uint64_t summed = 0;  ///< values that were taken for sums of what the ranks hold
+  uint64_t summed = 0;  ///< values that were taken for sums of the ranks' values
 };
 
 struct DiffResult {

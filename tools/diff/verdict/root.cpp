@@ -186,7 +186,7 @@ const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
   return named == step.values.end() ? nullptr : &*named;
 }
 
-/// Names the root's memory, and looks at what a gradient is made of.
+/// Names the root's memory, and compares the sources of a gradient.
 void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                  RootReport& root) {
   const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);

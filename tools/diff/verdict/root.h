@@ -31,7 +31,7 @@ struct RootChoice {
 /// Notes the agreement of data, outputs, losses and gradients in the first `end` matches.
 void show_before(const StepPair& pair, uint32_t end, RootReport& root);
 
-/// @return the root with everything that its step shows; the caller adds what came before the step.
+/// @return the root with the evidence of its step; the caller adds that of earlier steps.
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
                                      const PairReporter& reporter);
 

@@ -15,7 +15,7 @@
 namespace convtrace::diff {
 
 /// Least expected norm of an update of a piece, by the roundoff of its norm, from which it cannot
-/// leave all bits as they were. A sketch tells the norm of the others' updates to a factor of 2.
+/// leave all bits unchanged. A sketch gives the norm of the others' updates within a factor of 2.
 inline constexpr double kLeastMove = 16;
 
 class Moves {

@@ -6,7 +6,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return what makes times of the trace comparable with those of other ranks.
+/// @return the offset that makes times of the trace comparable with those of other ranks.
 uint64_t clock_of(const format::TraceMeta& meta) {
   return meta.start_realtime_ns - meta.start_monotonic_ns;
 }

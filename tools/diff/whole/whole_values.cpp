@@ -35,7 +35,7 @@ using format::Stats;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// @return how far a piece exceeds what any part of the whole can have, relative to the whole.
+/// @return the excess of a piece over any possible part of the whole, relative to the whole.
 double excess(const ValueRecord& record, double factor, const Stats& whole) {
   const Stats& piece = record.stats;
   for (uint64_t Stats::*const count : {&Stats::nan, &Stats::pos_inf, &Stats::neg_inf})

@@ -8,7 +8,7 @@
 /// no such way, the value is listed (ApartValue) and not compared.
 ///
 /// Place:    whole_runs.h, for each step that both runs have.
-/// Memory:   borrows the steps of all ranks until clear(); what moves.h has.
+/// Memory:   borrows the steps of all ranks until clear(); the memory of moves.h.
 /// Threads:  not thread-safe.
 /// Source:   docs/comparison.md "Other layouts".
 

@@ -121,7 +121,7 @@ bool DigestFeed::take(const Block& block, std::vector<Arrived>& arrived) {
   }
 }
 
-/// @return whether the rows fit to what the queue has.
+/// @return whether the rows are consistent with the queue.
 bool DigestFeed::append(Arrived& from, RankQueue& to) const {
   sort_rows(from.calls);
   for (CallRow& row : from.calls) {

@@ -4,7 +4,7 @@
 ///
 /// The stream begins with the rows of all traces. Rows of a window come in any order.
 ///
-/// Errors:   what does not fit together is refused: a digest comes from another program.
+/// Errors:   inconsistent rows are refused, since a digest comes from another program.
 
 #include <istream>
 #include <string>

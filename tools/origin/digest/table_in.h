@@ -40,7 +40,7 @@ class TableIn {
   TableIn(const Block& block, format::Definitions& names) : block_(block), names_(names) {}
 
   /// @param take  called for each member of each row, with a row that it may keep.
-  /// @return false where the block is not what it should be; `take` may have been called.
+  /// @return false if the block is invalid; `take` may have been called.
   template <typename Take>
   [[nodiscard]] bool each(const Take& take) {
     Row row;

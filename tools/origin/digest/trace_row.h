@@ -1,6 +1,6 @@
 #pragma once
 /// @file trace_row.h
-/// The row of a digest about its trace; rows.h has all others, and what a row is.
+/// The row of a digest about its trace; rows.h has all others, and defines rows.
 ///
 /// Threads:   plain values.
 

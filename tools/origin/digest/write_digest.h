@@ -1,6 +1,6 @@
 #pragma once
 /// @file write_digest.h
-/// Writes what `convtrace origin` keeps of one trace as a digest (rows.h, table_codec.h).
+/// Writes the data of one trace that `convtrace origin` needs as a digest (rows.h, table_codec.h).
 ///
 /// Memory:   all calls and values of the trace that matter to `convtrace origin`, 170 bytes each.
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file meeting.h
-/// A collective with the calls of all members that were read, as it is judged.
+/// A collective with the calls of all members that were read, in the form that judges take.
 ///
 /// Ownership: borrows calls and values from the queues.
 

@@ -1,5 +1,5 @@
 /// @file content.cpp
-/// wrong-content: what was moved arrived otherwise than it was sent.
+/// wrong-content: a tensor arrived with other content than it was sent with.
 ///
 /// Why it is a fault: broadcast, all_gather, gather, scatter, all_to_all and transfers copy bytes.
 /// Passed over: tensors of unlike counts or types, which views of one memory may be, and collective
@@ -17,7 +17,7 @@
 namespace convtrace::origin {
 namespace {
 
-/// A tensor that did not arrive as it was sent.
+/// A tensor that arrived with other content.
 struct Wrong {
   size_t source = 0, destination = 0;  ///< members
   const Value* sent = nullptr;         ///< null: several together

@@ -48,14 +48,14 @@ std::string amount(uint64_t nan, uint64_t infinite, uint64_t count, format::DTyp
 
 NotFinite::NotFinite(const Job& job, Told& told) : job_(job), told_(told) {}
 
-/// A value that is not of `kind` alone proves that what is dormant was not meant.
+/// A value of another class than `kind` proves that a dormant value was not intended.
 void NotFinite::confirm(uint32_t queue, BadClass kind) {
   const uint64_t bits = bits_of(queue);
   if ((bits & ~told_.dormant()) != 0) return;
   for (const auto& [bit, dormant] : dormant_) {
     if ((bits & bit) == 0) continue;
     const bool other = padding_.contains(bit) || kind != dormant;
-    // Under a GradScaler data and gradients may both be meant; what follows from them is not.
+    // Under a GradScaler data and gradients may both be intended; values made of them are not.
     if (other && (kind == BadClass::kOther || dormant == BadClass::kData || padding_.contains(bit)))
       told_.confirm(bit);
   }

@@ -379,7 +379,7 @@ struct Replicas::Impl {
     of_ranks.suspect(std::move(origin), of.queues, key);
   }
 
-  /// @return what says that ranks which no update found equal should be so; "" if nothing does.
+  /// @return the evidence that ranks should be equal which no update found equal; "" if none.
   [[nodiscard]] std::string why_together(const Class& of) const {
     const auto all = [&of](auto has) { return std::ranges::all_of(of.queues, has); };
     if (all([this](uint32_t queue) { return reducing.contains(queue); }))

@@ -1,6 +1,6 @@
 #pragma once
 /// @file origin.h
-/// The first bad things of a job, with what proves them and who received them.
+/// The origins of a job's faults, with their proofs and the ranks that received them.
 ///
 /// Threads:    plain values.
 /// Ownership:  an origin owns its texts. Names out of a trace are not escaped here.

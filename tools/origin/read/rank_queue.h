@@ -50,7 +50,7 @@ enum class ParameterMoment : uint8_t {
   kSummed
 };
 
-/// A parameter, its gradient or a buffer, of one step; or what else says that ranks train together.
+/// A parameter, its gradient or a buffer in one step, or other evidence that ranks train together.
 struct ParameterSeen {
   format::StringId scope{}, name{};
   uint64_t hash = 0;

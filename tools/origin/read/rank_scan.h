@@ -1,6 +1,6 @@
 #pragma once
 /// @file rank_scan.h
-/// Turns the events of a rank into what its queue keeps of them.
+/// Converts the events of a rank to the entries of its queue.
 ///
 /// Rule:     a NaN or a positive infinity is bad; a negative infinity alone is one in a gradient, a
 ///           parameter or a loss, since masks of attentions consist of them. What an op gives back
@@ -27,7 +27,7 @@ class RankScan {
 
  private:
   using Slot = diff::SharedNames::Slot;
-  /// An input of a module or op, for the evidence about what is made of it.
+  /// An input of a module or op, as evidence about the values made of it.
   struct Input {
     format::Place place;
     format::StringId op, slot;

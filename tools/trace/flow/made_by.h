@@ -30,8 +30,8 @@ namespace convtrace::diff {
 
 enum class HowKnown : uint8_t {
   kReturned,   ///< a recorded backward of an op gave it
-  kWrote,      ///< a recorded backward of an op wrote what it is a sum of
-  kOverwrote,  ///< a recorded op wrote what the op keeps for its backward
+  kWrote,      ///< a recorded backward of an op wrote one of its terms
+  kOverwrote,  ///< a recorded op overwrote a tensor saved for the backward
   kTaken,      ///< by the flow of values
   kOrder,      ///< by the order of execution: likely
   kBegin,      ///< nothing of the backward pass lies before it: likely the loss
@@ -67,14 +67,14 @@ enum class Health : uint8_t { kNotKnown, kGood, kBad };
 using HealthOf = std::function<Health(size_t)>;  ///< by index
 
 /// @param step     the values of a step in execution order.
-/// @param gradient index of a gradient of an output, or of what the backward of an op returned.
+/// @param gradient index of an output's gradient, or of a result of an op's backward.
 /// @return who made it; nullopt where the record itself says it, or where it is no such gradient.
 [[nodiscard]] std::optional<MadeBy> made_by(std::span<const Passed> step, size_t gradient,
                                             const format::Definitions& names,
                                             const HealthOf& health);
 
-/// @param result  index of what the backward of an op returned.
-/// @return the op that had written, before that backward ran, what it keeps; nullopt: none has.
+/// @param result  index of a result of an op's backward.
+/// @return the op that overwrote a tensor saved for that backward before it ran; nullopt: none.
 [[nodiscard]] std::optional<MadeBy> overwritten_by(std::span<const Passed> step, size_t result,
                                                    const format::Definitions& names);
 

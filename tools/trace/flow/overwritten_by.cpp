@@ -7,7 +7,7 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return whether the record is a result, or what an op left of an operand.
+/// @return whether the record is a result, or an operand after its op.
 bool is_written(const Passed& one, std::string_view slot) {
   return one.kind == Role::kOutput || one.kind == Role::kGradInput ||
          !format::operand_before(slot).empty();

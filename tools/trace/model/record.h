@@ -57,13 +57,13 @@ struct ValueRecord;
 [[nodiscard]] RecordKey call_key(const ValueRecord& record);
 
 struct StepRecords;
-/// @return whether it is a parameter as it was before the first call of its model.
+/// @return whether it is a parameter's value before the first call of its model.
 [[nodiscard]] bool is_first_weight(const ValueRecord& record);
 /// @return whether the step contains more than evaluation. Evaluation after the last update has a
 /// step of its own.
 [[nodiscard]] bool trains(const StepRecords& step);
 
-/// @return the path of what a module holds: "fc1.weight", or the name alone for the root module.
+/// @return the path of a module's parameter or buffer: "fc1.weight"; the name alone for the root.
 [[nodiscard]] std::string path_in(std::string_view module, std::string_view name);
 
 /// @return whether a module lies inside another one, by their paths.
@@ -107,7 +107,7 @@ struct ValueRecord {
   bool in_pieces = false;
   /// A copy of a tensor of which another rank holds an unlike one.
   bool parted = false;
-  /// An update of a parameter in pieces of which one rank has left its own as it was.
+  /// An update of a parameter in pieces, where one rank has not changed its own piece.
   bool held_back = false;
   OddRank odd;
   /// Norm of the change since the parameter was recorded last, estimated from the sketches of all

@@ -89,7 +89,7 @@ constexpr Table kTables[] = {
     {"fused", add_fused, "takes NAME = [\"NAME\", ...]"},
     {"reduction", add_reduction, "takes \"PATTERN\" = \"mean\", \"sum\" or \"pieces\""}};
 
-/// @return what is wrong with the table; empty if nothing is.
+/// @return the error in the table; empty if there is none.
 std::string read_table(const std::string& path, std::string_view name, const toml::node& node,
                        DiffRules& rules) {
   const toml::table* entries = node.as_table();

@@ -32,7 +32,7 @@ struct ScopeRename {
 /// "k_proj" and "v_proj".
 using FusedNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-/// The names that frameworks give to what they fuse.
+/// The names that frameworks give to fused parameters.
 [[nodiscard]] FusedNames usual_fused_names();
 
 /// @return the path of a module beside the one at `path`.
