@@ -72,7 +72,7 @@ CASES = (*planted(), *rounding("design", {"gpt": DESIGN, "conv": DESIGN}), *roun
          Case("held_out", "gru", "autocast", "threads"))
 
 
-# What the short run looks at: with the plain ones 28 runs.
+# The runs of the short test: 28 together with the plain ones.
 SAMPLE = frozenset((
     *(f"conv-f32-plain+{fault}" for fault in ("gelu", "detached")),
     *(f"conv-f32-split+{fault}" for fault in ("columns", "dropout", "smoothing", "lr")),

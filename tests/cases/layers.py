@@ -50,7 +50,7 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, x):
         if variant != "unfused":
             return super().forward(x)
-        # Of the type and layout that the fused one gives: dropout draws its mask in the order of memory.
+        # The result has the type and layout of the fused one, since dropout draws its mask in the order of memory.
         return (normed(x, -1, self.eps) * self.weight + self.bias).to(x.dtype).contiguous()
 
 

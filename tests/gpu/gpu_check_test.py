@@ -112,7 +112,7 @@ class OnTheFakeDriver(GpuCheck):
         self.assertEqual(second["checks"]["bits"], first["checks"]["bits"])
         second["checks"]["bits"]["result"] = "fail"
         results.write(self.out, second)
-        # What failed before has not passed since.
+        # A check that failed before still fails.
         self.assertEqual(self.check("--part", "4", "--resume")[0].returncode, 1)
 
     def test_another_python_or_commit_resumes_nothing(self):

@@ -48,7 +48,7 @@ class Aliasing(ProgramTest):
         self.assertEqual(freed["GivesInterior"]["bytes"], 4 * (64 * 64 - 512))
         self.assertEqual((freed["GivesGradientBackward"]["phase"], freed["GivesGradientBackward"]["slot"]),
                          ("backward", "grad_input:0"))
-        # Whose memory it was, nobody knows; that it is somebody else's now, the allocator does.
+        # The former owner is unknown, but the allocator has given the memory to another one.
         self.assertEqual((freed["GivesTemporary"]["slot"], freed["GivesTemporary"]["other"]), ("output:0", None))
         self.assertIn("given it out again", freed["GivesTemporary"]["message"])
         self.assertEqual((freed["GivesBuffer"]["slot"], freed["GivesBuffer"]["other"]), ("output:0", None))
@@ -73,7 +73,7 @@ class Aliasing(ProgramTest):
 
     def test_correct_programs_have_no_error_and_no_warning_but_for_sharing(self):
         plain, traced, found = self.run_cases("correct")
-        # That a result lies over memory of another owner is told, not blamed.
+        # A result in memory of another owner is a warning, not an error.
         self.assertEqual({(f["op"], f["kind"], f["level"]) for f in found},
                          {(op, "output-aliases-input", "warning") for op in ("Numpy", "Dlpack", "NumpyOwner")})
         self.assertEqual((traced.stdout, traced.stderr), (plain.stdout, plain.stderr))
@@ -107,7 +107,7 @@ class Extension(ProgramTest):
         self.assertEqual({error for error in errors if error[1] != "stale-read"}, {
             ("aliasing_cpp::borrow", "freed-under-output", "output:0", "forward"),
             ("aliasing_cpp::borrow_gradient", "freed-under-output", "output:0", "backward")})
-        # Whether what they return is read when it has changed is the allocator's to say.
+        # The allocator decides whether their results have changed when they are read.
         self.assertLessEqual({op for op, *_ in errors}, {"aliasing_cpp::borrow", "aliasing_cpp::borrow_gradient"})
         warned = {f["op"] for f in found if f["kind"] == "output-aliases-input"}
         self.assertIn("aliasing_cpp::hide", warned)

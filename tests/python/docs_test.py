@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(ROOT, "build", "release")
 README_LINES = 130
 ARCHITECTURE_WORDS = 2500
-# What a test machine lacks: as many processes as asked for, with the variables by which they know their rank.
+# A stand-in for srun, which a test machine lacks: it starts the processes with the variables that tell their rank.
 SRUN = """#!/bin/bash
 for word; do
   shift

@@ -28,7 +28,7 @@ class BeforeTheWait(ProgramTest):
         self.trace("faulty")
         for trace in self.traces():
             found = self.records(trace, "findings", expect=4)
-            # What a collective writes while an op runs may be seen as a write of the op: a warning, by chance.
+            # A collective's write during an op may by chance be taken for a write of the op: a warning.
             self.assertEqual({one["level"] for one in found if one["kind"] not in ("input-mutated", "overwritten")}, {"error"})
             used = collections.defaultdict(set)
             for one in found:

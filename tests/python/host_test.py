@@ -92,7 +92,7 @@ class Objects(HostTest):
         self.check_same("containers.py")
         trace, = self.traces()
         values = self.values(trace)
-        # What lies in the containers themselves is recorded.
+        # The tensors in the containers themselves are recorded.
         self.assertEqual(sum(r["scope"].endswith("passes") and r["slot"].startswith("input:") for r in values), 16)
 
 

@@ -10,9 +10,9 @@ import unittest
 from host_test import HostTest
 from preload_test import HERE, PRELOAD, SHOW
 
-# Of these no trace can be made: no descriptor, no byte on the disk, no right to write into the folder.
+# Cases that cannot have a trace: no descriptor, no byte on the disk, no right to write into the folder.
 UNTRACED = {"no_descriptors", "no_files"} | ({"other_user"} if os.getuid() == 0 else set())
-# These end before their trace is closed, or cannot write so far.
+# Cases that end before their trace is closed, or cannot write all of it.
 UNCLOSED = re.compile("dies_of_|crash_told$|executes$|killed_rank$|pools$|small_files$")
 HEAD = 64  # bytes, of a file's header alone
 OWN = re.compile(r"convtrace\[\d+\] ([WE]) \S+: (CT-\d+) (.*)\n?")
@@ -32,12 +32,12 @@ class Odd(HostTest):
         for trace in self.traces():
             name, _, pid = os.path.basename(trace)[:-len(".ctrace")].rpartition("-")
             found.setdefault(name, []).append(pid)
-            # Killed before the writer came to write what the process is; dies_of_KILL is killed behind that.
+            # The process was killed before the writer had described it; dies_of_KILL is killed after that.
             if UNCLOSED.match(name) and name != "dies_of_KILL" and os.path.getsize(trace) <= HEAD:
                 continue
             done = subprocess.run([SHOW, "verify", trace], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
             self.assertIn(", 0 problems", done.stdout, trace)
-            # What ends without an end of Python's is not closed.
+            # A trace stays unclosed if its process does not end through Python.
             self.assertIn(done.returncode, (0, 3) if UNCLOSED.match(name) else (0,), trace + done.stdout)
         # A process that dies or is replaced in its first milliseconds may be gone before its writer has opened the file.
         dead = {name for name in cases if re.match("dies_of_|crash_told$|executes$", name)} - {"dies_of_KILL"}

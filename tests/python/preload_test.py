@@ -169,7 +169,7 @@ class Models(ProgramTest):
                 continue
             record, = values.pop(tuple(place))
             self.check_record(place, tensor, record)
-        # What is left are inputs, and buffers before the first call: nothing else was made up.
+        # The remaining values are inputs, and buffers before the first call: no others were recorded.
         self.assertEqual({key[4].split(":")[0] for key in values} - {"buffer_initial"}, {"input"})
 
     def check_record(self, place, tensor, record):

@@ -249,7 +249,7 @@ class HeldBack(unittest.TestCase):
         self.assertEqual(self.traces("# 3", "buf0 = empty_strided_cpu()", "# 4", "cpp_fused_a_0(buf0)", "del buf3", mm), ["line 3", "line 4"])
         self.assertEqual(self.traces("# 3", "# 4", "cpp_fused_a_0(buf0)", "# 5", "cpp_fused_a_0(buf0)"), ["line 4", "line 5"])
         self.assertEqual(self.traces("# 3", "# 0", "# 4", "cpp_fused_a_0(buf0)", mm), ["line 3", "line 4"])
-        # Of the second kernel no place is told.
+        # The second kernel has no entry in the line map.
         self.assertEqual(self.traces("# 3", mm, "# 4", "cpp_fused_a_0(buf0)", mm), ["line 3", "", "line 4"])
 
 

@@ -96,7 +96,7 @@ FAULTY = {
     "same-shard": Case("same-data", "speculators#427, VisCy#408", ranks.same_shard, 2),
 }
 
-# What is run without --full: each of another kind.
+# The programs that run without --full, each of a different kind.
 SAMPLE = ("checkpoint-dropout", "unfilled-buffer", "lost-range", "flat-gradients", "reused-buffer", "detached-encoder",
           "late-head", "rebuilt-model", "eval-forever", "next-of-iter", "forgotten-train",
           "exploded-with-decay", "blow-up", "bias-gradient", "no-zero-grad", "gate-not-reduced")

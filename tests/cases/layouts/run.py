@@ -106,7 +106,7 @@ def main():
         report = compared(pair, *folders)
         apart = report["layouts"]["values_not_compared"] if report["layouts"] else ""
         if pair.root:
-            # What one rank alone does wrong is rank 1's.
+            # A fault of a single rank is that of rank 1.
             right = (report["verdict"] == "diverged" and re.match(pair.root, place(report)) is not None
                      and report["root"]["holder"] in (None, {"in": "cand", "rank": 1}))
         else:

@@ -18,14 +18,14 @@ GOLDEN = SOURCE / "tests" / "golden" / "cupti"
 PROGRAMS = ([MEMORY], [MEMORY, "context"], [BIN / "gpu_alias", "graph-pool"],
             [BIN / "gpu_alias", "missing-record-stream"], [BIN / "gpu_launches", "--launches", "500", "--churn"], [BIN / "gpu_operands"])
 FAILURES = ("cuMemUnmap:1", "cuMemFree_v2:2", "cuMemAlloc_v2:1", "cuMemcpyAsync:1")
-# Other ones in every process, and, where an allocator reports its blocks, other generations.
+# Fields that differ between processes; generations do if an allocator reports its blocks.
 HANDLES = ("address", "destination", "source", "stream", "event", "generation")
-# What is the moment's, or the gate's, which CUPTI does not know of.
+# Fields that depend on the time, or on the gate, which CUPTI does not know.
 LEFT_OUT = ("seq", "t_ns", "rank", "step", "thread", "operands", "sampled", "why")
 
 
 def comparable(events):
-    """Events without what differs from process to process; handles are numbered as they appear."""
+    """@return the events without fields that differ between processes; handles are numbered in order of appearance."""
     numbers = {}
 
     def numbered(key, value):

@@ -1,9 +1,9 @@
-"""The list of checks, in parts of a length that a borrowed machine gives at a time."""
+"""The list of checks, in parts that fit into the time of one loan of a machine."""
 import collections
 
 Check = collections.namedtuple("Check", "name part run alone")
 CHECKS = []  # filled when the modules of checks/ are imported
-# What decides most comes first: the next part is worth little while one before it fails.
+# The most important parts come first: a part has little value while an earlier one fails.
 PARTS = {
     1: "ways into a process: the injection, the launch functions, kernel handles and their parameters",
     2: "a training step of PyTorch with and without convtrace: bits, counts, operands, memory",

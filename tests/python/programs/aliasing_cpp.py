@@ -50,6 +50,6 @@ def kept():
 
 for case in (forward, backward, hidden, kept):
     result = float(case().detach())
-    # What dangles may be anything.
+    # Dangling memory may have any content.
     print(case.__name__, "" if case in (forward, backward) else result.hex())
     fresh()

@@ -220,8 +220,8 @@ class CustomOps:
                 thread.batch.tensor(phase, capture, scope, call, slot, op, value)
 
     def _begin(self, tag, args, kwargs, node=None):
-        """Records the beginning of an op. `node`: (the node of autograd, its _Node) of a backward whose kept tensors were recorded
-        after the forward, else None. @return the argument of _ended()"""
+        """Records the beginning of an op. `node`: (the node of autograd, its _Node) of a backward whose kept tensors were
+        recorded after the forward, else None. @return the argument of _ended()"""
         begun = self._before(tag, args, kwargs, node)
         thread = self._observer.threads.state
         around = thread.op

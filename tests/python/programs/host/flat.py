@@ -100,7 +100,7 @@ def forked(call):
     return said
 
 
-# What lives beside it, how many of these, and the step.
+# The objects that live beside the step, their number, and the step.
 KINDS = {"models": (lambda: looked_at(mlp()), 800, grad_of_input), "trained-models": (lambda: with_gradients(mlp()), 800, by_hand),
          "criteria": (lambda: used(nn.MSELoss()), 800, criterion_alone),
          "optimizers": (lambda: stepped(mlp()), 800, with_optimizer), "threads": (thread, 100, by_hand),

@@ -25,7 +25,7 @@ import warnings
 import torch
 from torch import nn
 
-# What the first step would import. The parent does it once, and trains nothing.
+# The modules that the first step would import. The parent imports them once, and trains nothing.
 for name in "torch._dynamo", "torch.profiler._cupti_monitor":
     try:
         importlib.import_module(name)
