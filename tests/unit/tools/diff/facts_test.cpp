@@ -1,7 +1,7 @@
+#include "tools/diff/facts/facts.h"
 #include "tests/unit/tools/diff/compared.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/facts/fact_groups.h"
-#include "tools/diff/facts/facts.h"
 
 namespace {
 
