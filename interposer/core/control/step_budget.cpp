@@ -86,7 +86,7 @@ void StepBudget::end_round() {
                   round_[0].spent_ns + round_[1].spent_ns + round_[2].spent_ns};
   const Span without{round_[3].ns + round_[4].ns, round_[3].spent_ns + round_[4].spent_ns};
   extra_ns_.push_back(with.ns - 1.5 * without.ns);
-  for (const size_t i : {3, 4}) plain_ns_.push_back(round_[i].ns);
+  for (const size_t i : {size_t{3}, size_t{4}}) plain_ns_.push_back(round_[i].ns);
   extra_spent_ns_ += with.spent_ns - 1.5 * without.spent_ns;
   plain_.ns += without.ns;
   plain_.spent_ns += without.spent_ns;
