@@ -177,7 +177,8 @@ void Check::check_payload(const RecordEntry& entry, Bytes raw) {
 void Check::check_padding(const RecordEntry& entry) {
   const uint64_t begin = entry.offset + kSlotBytes + entry.header.stored_size;
   const uint64_t end = entry.offset + format::record_extent(entry.header);
-  if (end > source_.size()) return;  // a kill in the middle of a write leaves the payload whole
+  // The file ends inside the padding, as after a kill in the middle of a write: the record is whole.
+  if (end > source_.size()) return;
   format::Slot padding{};
   const auto bytes = std::span(padding).first(static_cast<size_t>(end - begin));
   if (!source_.read(begin, bytes).ok()) {

@@ -123,7 +123,7 @@ class FlightJudge {
   std::vector<Flight> flights_;  ///< oldest first
   uint64_t receiving_ = 0;       ///< the call of windows_
   std::vector<Window> windows_;
-  std::optional<Sent> sent_;  ///< by the call of windows_
+  std::optional<Sent> sent_;  ///< this rank's part in the call of windows_
   std::vector<Use> uses_;
   std::unordered_map<uint32_t, std::vector<Parameter>> parameters_;  ///< by scope
   std::unordered_map<uint32_t, uint64_t> begun_;  ///< by thread: last call when its op began

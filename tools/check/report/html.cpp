@@ -12,13 +12,17 @@ namespace {
 using tools::escape_markup;
 using tools::quote_markup;
 
+void write_advice(const Finding& finding, diff::Markup& out) {
+  out.paragraph("Usual cause: " + escape_markup(finding.cause) + ".");
+  out.paragraph("Next: " + escape_markup(finding.next) + ".");
+}
+
 /// The worst finding, so that the first screen answers what, where, why and what next.
 void write_lead(const Finding& finding, diff::Markup& out) {
   out << "<div class=\"card\">\n";
   out.paragraph("<b>" + escape_markup(finding.text) + "</b> <code>" +
                 quote_markup(place_of(finding)) + "</code>");
-  out.paragraph("Usual cause: " + escape_markup(finding.cause) + ".");
-  out.paragraph("Next: " + escape_markup(finding.next) + ".");
+  write_advice(finding, out);
   out << "</div>\n";
 }
 
@@ -31,8 +35,7 @@ void write_finding(const Finding& finding, diff::Markup& out) {
   out << "<ul>\n";
   for (const std::string& line : finding.evidence) out.item(escape_markup(line));
   out << "</ul>\n";
-  out.paragraph("Usual cause: " + escape_markup(finding.cause) + ".");
-  out.paragraph("Next: " + escape_markup(finding.next) + ".");
+  write_advice(finding, out);
   out << "</section>\n";
 }
 
