@@ -110,6 +110,26 @@ TEST_CASE("check same-batch: three steps running", "[check][data]") {
   CHECK(found(run({0, 1, 2, 3, 4, 5}), "same-batch").size() == 1);
 }
 
+TEST_CASE("check same-batch: a tensor that is not written in between is a hint", "[check][data]") {
+  const auto run = [](uint32_t step, auto change) {
+    Training made = training(6);
+    for (const uint32_t one : {2, 3, 4}) {
+      StatsSpec& entry = made.at(one, "", "input:0");
+      entry.values = noise(9999, 32);
+      entry.value = {.storage = 7, .generation = 1, .version = 3};
+      if (one == step) change(entry.value);
+    }
+    return found(made, "same-batch");
+  };
+  const auto severity = [&](auto change) { return run(3, change).at(0).severity; };
+  CHECK(severity([](auto&) {}) == Severity::kHint);
+  CHECK(severity([](auto& value) { value.storage = 8; }) == Severity::kWarning);
+  CHECK(severity([](auto& value) { value.generation = 2; }) == Severity::kWarning);
+  CHECK(severity([](auto& value) { value.version = 4; }) == Severity::kWarning);
+  CHECK(severity([](auto& value) { value.storage = 0; }) == Severity::kWarning);
+  CHECK(run(4, [](auto& value) { value.version = 4; }).at(0).severity == Severity::kWarning);
+}
+
 TEST_CASE("check same-batch: constants and evaluations are silent", "[check][data]") {
   Training constant = training(5), single = constant, evaluation = constant, labels = constant;
   for (uint32_t step = 0; step < 5; ++step) {
