@@ -142,7 +142,7 @@ class _Outside:
     none is a running average. Attributes that the backward writes itself are left out."""
 
     def __init__(self, kind, backward):
-        self._function = weakref.ref(backward)
+        self._class = weakref.ref(kind)
         made = set()
         for forward in _function_of(kind, "forward"), _function_of(kind, "setup_context"):
             made.update(_made_anew(forward.__code__) if forward is not None else ())
@@ -154,8 +154,9 @@ class _Outside:
 
     def tensors(self, objects):
         """Yields (kind of slot, name, the attribute's value). `objects`: (name, object) of those on ctx that are no tensors."""
-        function = self._function()
-        if function is None or not self._read:
+        kind = self._class()
+        function = _function_of(kind, "backward") if kind is not None and self._read else None
+        if function is None:
             return
         cells = dict(_closed_over(function))
         places = {"ctx": dict(objects), "cell": cells, "global": function.__globals__}

@@ -62,20 +62,23 @@ class _Node:
 
 class _Tags:
     """The tags of op objects, by identity: hashing an op runs Python code, and an attribute on it would be
-    copied and pickled with it."""
+    copied and pickled with it.
 
-    def __init__(self, make):
-        self._make = make
+    `mark(target)` returns an object that each target has for itself. It is kept, so that no later one is taken for it."""
+
+    def __init__(self, make, mark):
+        self._make, self._mark = make, mark
         self._known = {}
 
     def of(self, target):
         """@return the tag of an op; None for an op of torch's own, or if it cannot be determined."""
         known = self._known.get(id(target))
-        if known is not None and known[0]() is target:
-            return known[1]
         try:
+            mark = self._mark(target)
+            if known is not None and known[0] is mark:
+                return known[1]
             tag = self._make(target)
-            self._known[id(target)] = weakref.ref(target), tag
+            self._known[id(target)] = mark, tag
             return tag
         except Exception as error:
             signals.let_pass(error)
@@ -87,8 +90,8 @@ class CustomOps:
         self._observer = observer
         self._torch = torch
         self._replaced = replaced.Replaced()
-        self._library_tags = _Tags(_library_tag)
-        self._function_tags = _Tags(_function_tags)
+        self._library_tags = _Tags(_library_tag, _operator_of)
+        self._function_tags = _Tags(_function_tags, weakref.ref)  # a class's own reference, which its base has already made
         self._nodes = {}  # id of an autograd.Function's node -> _Node
         self._graph = nodes.Nodes(torch)
         self._kept = kept.Kept(torch, observer, self._graph)
@@ -386,6 +389,11 @@ class CustomOps:
             observer.watches.add(tensor)
         thread.batch.frames(engine.OP_STACK, 0, scopes.python_frames())
         observer.submit(thread)
+
+
+def _operator_of(op):
+    """@return the C++ operator that an OpOverload or OpOverloadPacket calls. A weak reference to the op would be seen."""
+    return op.__dict__["_op"]
 
 
 def _library_tag(op):

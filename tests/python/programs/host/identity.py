@@ -251,6 +251,32 @@ def swapped(model):
     tried("converted", lambda: [(name, p.dtype, type(p).__name__) for name, p in model.double().to("cpu").named_parameters()])
 
 
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.full((4,), float(index))
+
+
+def definitions():
+    """What the program has defined and not made: Functions, custom ops, data sets, classes and their methods."""
+    library = torch.library.Library("identity", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    op = torch.ops.identity.twice
+    data = Numbers()
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    layer = nn.Linear(4, 4)
+    for x in loader:
+        output = op.default(op(Double.apply(layer(x)).detach()))
+    for name, item in (("Function", Double), ("forward", Double.forward), ("backward", Double.backward),
+                       ("class of nodes", Double._backward_cls), ("packet", op), ("overload", op.default), ("data", data),
+                       ("loader", loader), ("layer's class", nn.Linear), ("layer's forward", nn.Linear.forward), ("output", output),
+                       ("code", Double.backward.__code__)):
+        ask(name, item)
+
+
 layer = nn.Linear(1, 1)
 handle = layer.register_forward_hook(print)
 print("first hook", handle.id, list(handle.hooks_dict_ref()))
@@ -258,6 +284,7 @@ handle = register_optimizer_step_pre_hook(lambda *given: None)
 print("first hook of optimizers", handle.id)
 handle.remove()
 watched()
+definitions()
 for make in lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.Adam(p, lr=0.01):
     trained = train(make)
     die(*trained)
