@@ -16,12 +16,35 @@ namespace {
 /// Above the numbers that scripts redirect.
 constexpr int kLowestDescriptor = 64;
 
-/// The process with that number may be a later one, with another file under that descriptor.
-bool is_mark(const char* path) {
-  char target[PATH_MAX];
-  const ssize_t length = readlink(path, target, sizeof target);
-  return length > 0 &&
-         std::string_view(target, static_cast<size_t>(length)) == CONVTRACE_RUN_MARK_LINK;
+/// The link of a descriptor in /proc.
+struct Link {
+  Link(int process, int descriptor) {
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
+  }
+  explicit Link(int descriptor) {
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  }
+  /// The process with that number may be a later one, with another file under that descriptor.
+  [[nodiscard]] bool is_mark() const {
+    char target[PATH_MAX];
+    const ssize_t length = readlink(path, target, sizeof target);
+    return length > 0 &&
+           std::string_view(target, static_cast<size_t>(length)) == CONVTRACE_RUN_MARK_LINK;
+  }
+  char path[64];
+};
+
+void write_to_mark(int process, int descriptor) {
+  const Link link(process, descriptor);
+  if (!link.is_mark()) return;
+  const int mark = open(link.path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+  if (mark < 0) return;
+  // The number may have become that of another file before it was opened.
+  if (Link(mark).is_mark()) {
+    const ssize_t written = write(mark, "", 1);
+    (void)written;
+  }
+  close(mark);
 }
 
 }  // namespace
@@ -37,18 +60,9 @@ std::string open_run_mark() {
 void leave_run_mark(const char* announced) noexcept {
   int process = 0, descriptor = 0;
   if (announced == nullptr || std::sscanf(announced, "%d:%d", &process, &descriptor) != 2) return;
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
-  if (!is_mark(path)) return;
-  const int mark = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
-  if (mark < 0) return;
-  // The number may have become that of another file before it was opened.
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", mark);
-  if (is_mark(path)) {
-    const ssize_t written = write(mark, "", 1);
-    (void)written;
-  }
-  close(mark);
+  write_to_mark(process, descriptor);
+  // The command, and children that it forked, hold the mark and have no use for it any more.
+  if (Link(descriptor).is_mark()) close(descriptor);
 }
 
 }  // namespace convtrace::settings

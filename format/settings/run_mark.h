@@ -17,7 +17,8 @@ namespace convtrace::settings {
 /// @return the value for kAnnounceName; if there is no mark, one that names no process.
 [[nodiscard]] std::string open_run_mark();
 
-/// Notes that this process is traced, or that its user knows why it is not.
+/// Notes that this process is traced, or that its user knows why it is not, and closes its own
+/// descriptor of the mark: from here on the program has none that it does not have untraced.
 /// @param announced  value of kAnnounceName in this process; does nothing if it is null, or from a
 /// run that has ended.
 void leave_run_mark(const char* announced) noexcept;

@@ -163,6 +163,24 @@ class Run(ControlsTest):
     def test_within_another_run_the_inner_one_explains(self):
         self.check(self.run_loop("bash", "-c", " ".join([RUN, "run", "--", *self.program()]) + "; true"))
 
+    def test_a_program_that_trains_has_the_descriptors_that_it_has_untraced(self):
+        """And so have its children, but for the high number of the trace (docs/limits.md)."""
+        script = self.write("listed.py", "import os, torch\n"
+                            "def listed():\n"
+                            "    print(sorted(n for n in map(int, os.listdir('/proc/self/fd')) if n < 200), flush=True)\n"
+                            "torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()\n"
+                            "listed()\n"
+                            "os.system('ls /proc/self/fd')\n"
+                            "if os.fork() == 0:\n"
+                            "    listed()\n"
+                            "    os._exit(0)\n"
+                            "os.wait()\n")
+        plain = subprocess.run([sys.executable, script], input="", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = self.run_loop(sys.executable, script, steps=0)
+        self.assertEqual((plain.returncode, plain.stderr), (0, ""))
+        self.assertEqual((done.returncode, done.stdout), (0, plain.stdout))
+        self.assertIn("tracing to", done.stderr)
+
     def test_a_program_that_closes_the_mark_hears_nothing(self):
         done = self.run_loop("bash", "-c", "eval exec ${CONVTRACE_RUN#*:}'>&-'; true")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
