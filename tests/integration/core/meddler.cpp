@@ -1,12 +1,15 @@
 // A program that treats descriptors badly between its steps: it closes numbers that it does not own,
-// puts its own files onto others, forks, executes itself and changes its root. Run plain and under the
-// preload library; the random numbers, and so its files, are the same both times.
+// puts its own files onto others, forks, executes itself, changes its root, rewrites a file of settings
+// and sends itself the signal of a flight recorder. Run plain and under the preload library; the random
+// numbers, and so its files, are the same both times.
 //
-// usage: meddler SEED [root]     in the folder of its files. "root": it may call chroot.
+// usage: meddler SEED [root] [slow]     in the folder of its files. "root": it may call chroot. "slow":
+//        it takes longer than the engine takes to see that the file of settings has changed.
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -65,13 +68,14 @@ struct Engine {
 
 class Meddler {
  public:
-  Meddler(const Engine& engine, uint64_t seed, bool root)
-      : engine_(engine), state_(seed * 0x9E3779B97F4A7C15 + 1), root_(root) {}
+  Meddler(const Engine& engine, uint64_t seed, bool root, bool slow)
+      : engine_(engine), state_(seed * 0x9E3779B97F4A7C15 + 1), root_(root), slow_(slow) {}
 
   int run() {
     for (uint32_t i = 0; i < 12; ++i) {
       engine_.step(i);
       nap();
+      if (i == 2) write_settings();
       const uint64_t actions = below(4);
       for (uint64_t k = 0; k < actions; ++k) act();
     }
@@ -85,13 +89,14 @@ class Meddler {
     return state_ % limit;
   }
 
-  static void nap() {
-    const timespec pause{0, 13'000'000};  // the writer comes by
+  /// The writer comes by; it looks at the file of settings twice a second, and reads it when two looks agree.
+  void nap() const {
+    const timespec pause{0, slow_ ? 150'000'000 : 13'000'000};
     nanosleep(&pause, nullptr);
   }
 
   void act() {
-    switch (below(12)) {
+    switch (below(14)) {
       case 0:
       case 1:
       case 2:
@@ -113,6 +118,11 @@ class Meddler {
         return fork_child();
       case 10:
         if (int* const fd = any_file()) write_some(*fd);
+        return;
+      case 11:
+        return write_settings();
+      case 12:
+        if (raise(SIGUSR2) != 0) _exit(95);
         return;
       default:
         if (root_ && below(4) == 0) change_root();
@@ -145,6 +155,16 @@ class Meddler {
     const int bytes =
         snprintf(text, sizeof text, "%llu\n", static_cast<unsigned long long>(below(1u << 30)));
     if (write(fd, text, static_cast<size_t>(bytes)) != bytes) _exit(91);
+  }
+
+  void write_settings() {
+    const int fd = open("settings.toml", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char text[64];
+    const int bytes =
+        snprintf(text, sizeof text, "mode = \"%s\"  # %llu\n", below(2) == 0 ? "hash" : "stats",
+                 static_cast<unsigned long long>(below(1u << 30)));
+    if (fd < 0 || write(fd, text, static_cast<size_t>(bytes)) != bytes) _exit(96);
+    close(fd);
   }
 
   /// os.closerange(): without regard to whose the numbers are. Half of the time it spares its own.
@@ -211,6 +231,7 @@ class Meddler {
   uint64_t state_;
   bool root_;            ///< it may change its root
   bool rooted_ = false;  ///< and has done so
+  const bool slow_;
   int made_ = 0;
   int chosen_ = -1;
   std::map<int, std::string> files_;  ///< by number; two numbers may be one file
@@ -220,11 +241,18 @@ class Meddler {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 98;
+  signal(SIGUSR2, [](int) {});  // before the engine, which passes the signal on
   const Engine engine;
   if (strcmp(argv[1], "exec") == 0) {
     for (uint32_t i = 0; i < 3; ++i) engine.step(i);
     const int fd = open(argv[2], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     return write(fd, "executed\n", 9) == 9 ? 0 : 97;
   }
-  return Meddler(engine, strtoull(argv[1], nullptr, 10), argc > 2).run();
+  const auto asked = [&](const char* word) {
+    for (int i = 2; i < argc; ++i) {
+      if (strcmp(argv[i], word) == 0) return true;
+    }
+    return false;
+  };
+  return Meddler(engine, strtoull(argv[1], nullptr, 10), asked("root"), asked("slow")).run();
 }
