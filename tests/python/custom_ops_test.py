@@ -1,5 +1,6 @@
 """Custom ops are tagged: operands, values right at their exit, and watches on memory that an output
 only borrows."""
+import collections
 import functools
 import gc
 import subprocess
@@ -181,6 +182,76 @@ class Kept(ObservedTest):
 
         Closes.apply(torch.randn(3, requires_grad=True)).sum().backward()
         self.assertEqual(self.slots("forward"), ["ctx:plain.scaled", "ctx:bound.0", "ctx:bound.out"])
+
+    def test_objects_that_ctx_alone_holds_are_read_without_their_code(self):
+        ran = []
+
+        class Meddler(type):
+            def __getattribute__(cls, name):
+                ran.append("class " + name)
+                return type.__getattribute__(cls, name)
+
+            def __eq__(cls, other):
+                ran.append("class ==")
+                return True
+
+            __hash__ = type.__hash__
+
+        class Parcel(metaclass=Meddler):
+            __slots__ = ("__dict__", "slot", "empty")
+
+            def __init__(self, x):
+                dict.update(object.__getattribute__(self, "__dict__"), own=x.exp(), prop=None)
+                object.__setattr__(self, "slot", x.sin())
+
+            @property
+            def prop(self):
+                ran.append("property")
+
+            def __getattribute__(self, name):
+                ran.append(name)
+                return object.__getattribute__(self, name)
+
+            def __hash__(self):
+                ran.append("hash")
+                return 1
+
+            def __len__(self):
+                ran.append("len")
+                return 1
+
+        class Table(dict):
+            def __iter__(self):
+                ran.append("iterator")
+                return dict.__iter__(self)
+
+            __getitem__ = get = items = values = keys = __len__ = __iter__
+
+        class Pair(collections.namedtuple("Pair", "one two")):
+            def __iter__(self):
+                ran.append("iterator")
+                return tuple.__iter__(self)
+
+            __len__ = __getitem__ = __iter__
+
+        shared = {"mean": torch.ones(3)}
+
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.parcel, ctx.table = Parcel(x), Table()
+                dict.update(ctx.table, {"a": x.cos(), "not a name": x.tan(), Parcel(x): x + 1})
+                ctx.pair, ctx.shared, ctx.large = Pair(x + 2, 2), shared, {"k%d" % i: x for i in range(65)}
+                del ran[:]
+                return x.exp()
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 1
+
+        Keeps.apply(torch.randn(3, requires_grad=True)).sum().backward()
+        self.assertEqual(ran, [])
+        self.assertEqual(self.slots("forward"), ["ctx:parcel.own", "ctx:parcel.slot", "ctx:table.a", "ctx:table.1", "ctx:table.2", "ctx:pair.0"])
 
     def test_a_gradient_that_a_backward_adds_itself_and_returns(self):
         class Adds(torch.autograd.Function):

@@ -35,6 +35,9 @@ TOLD = {
     "wrong_hook_of_a_gradient": ("error", "overwritten", "ExpBackward", "grad_output:0"),
     "wrong_state_of_an_object": ("warning", "overwritten", "MaskBackward", "state:Kept.mask"),
     "wrong_state_on_a_module": ("warning", "overwritten", "OwnedMaskBackward", "state:owner.mask"),
+    "wrong_dictionary_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
+    "wrong_object_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
+    "wrong_slots_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 

@@ -164,6 +164,88 @@ def wrong_state_on_a_module():
     train(model, model.parameters())
 
 
+class Parcel:
+    """Has a tensor as an attribute."""
+
+    def __init__(self, mask):
+        self.mask = mask
+
+
+class Slotted:
+    __slots__ = ("mask",)
+
+    def __init__(self, mask):
+        self.mask = mask
+
+
+def masked_by(keep, mask_of_call):
+    """@return an op that keeps `keep(mask)` on its ctx; mask_of_call() is called with the mask, and gives the one to keep."""
+    class Mask(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            mask = (x > 0).float()
+            ctx.kept = keep(mask_of_call(mask))
+            return x * mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            kept = ctx.kept
+            return grad * (kept["mask"] if isinstance(kept, dict) else kept.mask)
+
+    return Mask.apply
+
+
+def in_a_dictionary(mask):
+    return {"mask": mask}
+
+
+def wrong_container(keep):
+    workspace = torch.empty(6, 8)
+    model = mask_of(masked_by(keep, workspace.copy_))
+    train(model, model.parameters())
+
+
+@case
+def wrong_dictionary_of_ctx():
+    """What it keeps lies in a workspace that the next call fills."""
+    wrong_container(in_a_dictionary)
+
+
+@case
+def wrong_object_of_ctx():
+    wrong_container(Parcel)
+
+
+@case
+def wrong_slots_of_ctx():
+    wrong_container(Slotted)
+
+
+@case
+def right_containers_of_ctx():
+    """Each call keeps memory of its own, or the averages of an object that others hold as well."""
+    for keep in in_a_dictionary, Parcel, Slotted:
+        model = mask_of(masked_by(keep, torch.clone))
+        train(model, model.parameters())
+
+    class Monitored(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, monitor, tables):
+            ctx.monitor, ctx.tables = monitor, tables
+            monitor.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            tables["largest"].copy_(x.abs().amax(0))
+            return x * monitor.scale
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.monitor.scale, None, None
+
+    monitor = Kept()
+    monitor.mean, monitor.scale, tables = torch.zeros(8), 2, {"largest": torch.zeros(8)}
+    model = mask_of(lambda h: Monitored.apply(h, monitor, tables))
+    train(model, model.parameters())
+
+
 @case
 def right_state_of_objects():
     """A stack, a table that grows, what the backward writes itself, what it does not read, and state of one call."""

@@ -80,6 +80,13 @@ def _in_slot(thing, name):
         return None
 
 
+def slots(thing):
+    """@return [(name, value)] of an object's slots that are filled."""
+    found = [(name, _in_slot(thing, name)) for kind in _mro(type(thing)) for name, member in members_of(kind)
+             if type(member) is types.MemberDescriptorType]
+    return [one for one in found if one[1] is not None]
+
+
 def elements(thing):
     """@return the elements of a list or tuple, or the values of a dict; nothing for other objects."""
     kind = type(thing)
@@ -88,6 +95,12 @@ def elements(thing):
     if issubclass(kind, tuple):
         return tuple.__iter__(thing)
     return tuple(dict.values(thing)) if issubclass(kind, dict) else ()
+
+
+def length(thing):
+    """@return the number of elements of a list, tuple or dict; 0 for other objects."""
+    kind = type(thing)
+    return next((base.__len__(thing) for base in (tuple, list, dict) if issubclass(kind, base)), 0)
 
 
 def items(thing):

@@ -1,13 +1,14 @@
 """Finds the tensors that an autograd.Function keeps for its backward, and other owners of their memory.
 
-A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in closures of functions among these
-attributes. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the
+A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in containers, objects and closures of functions
+among these attributes. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the
 backward names. All are read when the forward has returned and again before the backward runs. A node whose saved tensors are
 packed by hooks (checkpointing, offloading) is not read, since reading would run the hooks.
 """
 import collections
 import dis
 import functools
+import sys
 import types
 import weakref
 
@@ -60,13 +61,16 @@ class Kept:
             found = [("saved", index, tensor) for index, tensor in enumerate(self._nodes.saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch detects
             return []
-        objects = []
-        for name, value in list(vars(node).items()):
+        objects, held = [], vars(node)
+        for name in list(held):
+            value = held[name]
             if self._read.is_plain(value):
                 found.append(("ctx", name, value))
             elif not contents.is_one_of(type(value), _STATELESS):
-                objects.append((name, value))
-                found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value) if self._read.is_plain(one)]
+                is_own = _references(held, name) == 2  # of ctx and of `value`
+                if not is_own:
+                    objects.append((name, value))
+                found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value, is_own) if self._read.is_plain(one)]
         outside = self._outside_of(type(node))
         if outside is not None and (objects or outside.has_roots):
             found += [one for one in outside.tensors(objects) if self._read.is_plain(one[2])]
@@ -217,16 +221,38 @@ def _made_anew(code):
     return [name for name, verb in first.items() if verb == "STORE"]
 
 
-def _parts(value):
-    """@return (name, content) of the elements of a tuple or list, the closure of a function, and the arguments of a partial."""
+def _references(held, name):
+    """@return the number of references to a value of a dict, at least 1."""
+    return sys.getrefcount(held[name]) - _OF_THE_CALL
+
+
+_OF_THE_CALL = 0
+_OF_THE_CALL = _references({"": object()}, "") - 1
+
+
+def _parts(value, is_own=False):
+    """@return (name, content) of the elements of a tuple or list, the closure of a function, and the arguments of a partial; of
+    an object that ctx alone holds (`is_own`) also the values of a dict, and the attributes that are no properties. Others may
+    hold a running average in such an object, which a later call changes."""
     kind = type(value)
-    if kind is tuple or kind is list:
-        return enumerate(value) if len(value) <= _MOST else ()
+    if issubclass(kind, (tuple, list)):
+        return enumerate(contents.elements(value)) if contents.length(value) <= _MOST else ()
     if kind is functools.partial:
         return [*enumerate(value.args), *contents.items(value.keywords), *_parts(value.func)]
     if kind is types.MethodType:
         return _parts(value.__func__)
-    return _closed_over(value) if kind is types.FunctionType else ()
+    if kind is types.FunctionType:
+        return _closed_over(value)
+    held = value if issubclass(kind, dict) else contents.attributes(value)
+    if not is_own or contents.length(held) > _MOST:
+        return ()
+    found = [*contents.items(held), *contents.slots(value)]
+    return [(_name_of(key, index), one) for index, (key, one) in enumerate(found)]
+
+
+def _name_of(key, index):
+    """@return the name of a value of a dict: its key, unless that is the program's object, or perhaps another one in each call."""
+    return key if type(key) is str and str.isidentifier(key) else index
 
 
 def _closed_over(function):
