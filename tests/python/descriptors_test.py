@@ -5,7 +5,6 @@ import subprocess
 import unittest
 
 from preload_test import SHOW, ProgramTest
-from short_run import long
 
 # Trains; `step` lets the writer come by.
 PREFIX = """
@@ -69,7 +68,8 @@ class DescriptorTest(ProgramTest):
 
 
 class Closed(DescriptorTest):
-    @long('engine_integration "descriptors", a program that closes at random; test_taken_by_a_file_of_the_program')
+    shared = True
+
     def test_twice(self):
         self.assertEqual(self.both("""
 fd = os.open("/dev/null", os.O_RDONLY)
@@ -87,7 +87,6 @@ print(len(torch.load("checkpoint.pt")))
 """), "")
         self.verify("complete")
 
-    @long("test_a_trace_that_is_gone_ends_with_one_line; odd_processes_test daemon")
     def test_all_as_a_daemon_does(self):
         self.assertEqual(self.both("""
 step(5)

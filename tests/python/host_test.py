@@ -2,6 +2,7 @@
 whatever it asks of its own objects; and tracing survives every legal program. Needs the built libraries and programs
 (CONVTRACE_BUILD)."""
 import difflib
+import importlib.util
 import json
 import os
 import subprocess
@@ -119,6 +120,11 @@ class Swapped(HostTest):
         self.check_same("swapped.py", "2")
         self.assertEqual(len(self.traces()), 2)
 
+    @unittest.skipUnless(importlib.util.find_spec("torchao"), "%s has no torchao" % sys.executable)
+    def test_quantised_models_are_moved_swapped_and_copied(self):
+        self.check_same("quantised.py")
+        self.assertEqual(len(self.traces()), 1)
+
 
 class Legal(HostTest):
     shared = True
@@ -138,6 +144,32 @@ class Legal(HostTest):
 
     def test_functions_that_are_replaced_are_operators_in_torchscript(self):
         self.check_same("scripted.py")
+
+
+class Correct(HostTest):
+    """Programs without a fault: they are as without convtrace, and `convtrace check` tells of no fault."""
+
+    shared = True
+
+    def check_correct(self, *words):
+        self.check_same(*words)
+        trace, = self.traces()
+        report = json.JSONDecoder().raw_decode(self.command("check", "--json", "-", trace))[0]
+        # That all data are one batch is true, and a hint.
+        self.assertLessEqual({(f["level"], f["id"]) for f in report["findings"]}, {("hint", "same-batch")}, report["findings"])
+        self.assertGreater(report["values"], 50)
+
+    def test_a_look_before_a_training_whose_learning_rate_begins_at_0(self):
+        self.check_correct("repeating.py", "looked-at-first")
+
+    def test_a_head_on_frozen_features_whose_loss_has_signs_for_gradients(self):
+        self.check_correct("repeating.py", "distances")
+
+    def test_a_head_on_frozen_features_whose_loss_has_margins(self):
+        self.check_correct("repeating.py", "margins")
+
+    def test_gradients_of_inputs_while_more_and_more_models_live(self):
+        self.check_correct("attributions.py")
 
 
 class Names(HostTest):
