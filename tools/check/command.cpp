@@ -51,6 +51,9 @@ CheckCommand::CheckCommand(CLI::App& app)
       ->type_name("ID,...");
   command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")
       ->type_name("F");
+  command_->add_flag("--brief", brief_,
+                     "The worst finding alone, as JSON of at most 2 kB: to F of --json, else to "
+                     "stdout");
   command_->add_option("--html", html_, "Write a page")->type_name("F");
   command_->add_option("--junit", junit_, "Write JUnit XML (- for stdout)")->type_name("F");
   command_->add_flag(
@@ -82,7 +85,7 @@ ExitCode CheckCommand::run() const {
   }
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
-  std::ostream* const json = outputs.open(json_);
+  std::ostream* const json = outputs.open(brief_ && json_.empty() ? "-" : json_);
   std::ostream* const html = outputs.open(html_);
   std::ostream* const junit = outputs.open(junit_);
   if (outputs.failed()) return ExitCode::kUsage;
@@ -106,12 +109,15 @@ ExitCode CheckCommand::run() const {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;
   }
-  if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
+  if (json != nullptr)
+    *json << (brief_ ? report::brief_json(brief_of(result)) : tools::dump_json(json_of(result), 2))
+          << "\n";
   if (html != nullptr) write_html(result, *html);
   if (junit != nullptr) write_junit(result, *junit);
   outputs.finish();
-  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
-             outputs.people());
+  if (!brief_)
+    write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
+               outputs.people());
   outputs.flush();
   if (outputs.failed()) return ExitCode::kUsage;
   if (result.count(Severity::kError) + result.count(Severity::kWarning) != 0)

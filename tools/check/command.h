@@ -22,7 +22,7 @@ class CheckCommand {
   CLI::App* command_;
   std::vector<std::string> paths_, only_, skip_;
   std::string json_, html_, junit_;
-  bool list_ = false, live_ = false;
+  bool brief_ = false, list_ = false, live_ = false;
 };
 
 }  // namespace convtrace::check

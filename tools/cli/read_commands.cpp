@@ -39,6 +39,8 @@ ReadCommands::ReadCommands(CLI::App& app) {
   add_show_options();
   findings_.app->add_flag("--replay", findings_options_.replay,
                           "Judge the recorded allocations, launches and synchronisations anew");
+  findings_.app->add_flag("--brief", findings_options_.brief,
+                          "The first finding alone, as JSON of at most 2 kB");
   findings_.app->add_flag("--strict", findings_options_.strict, "End with 4 for a warning, too");
   add_recover_options();
   add_strip_options();

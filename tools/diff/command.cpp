@@ -31,6 +31,7 @@ struct Options {
   std::vector<std::string> tolerances, ignored;
   std::string exact = "auto", layouts = "auto";
   std::optional<uint32_t> part;  ///< ranks/part_file.h
+  bool brief = false;            ///< the JSON is a short answer
   bool of_several = false, pairs = false, parts = false;
 };
 
@@ -79,6 +80,8 @@ void describe_options(CLI::App& app, Options& options) {
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
       ->type_name("F");
+  app.add_flag("--brief", options.brief,
+               "the answer alone, as JSON of at most 2 kB: to F of --json, else to stdout");
   app.add_option("--html", options.html, "write a page")->type_name("F");
   app.add_option("--junit", options.junit, "write JUnit XML (- for stdout)")->type_name("F");
   app.add_option("--csv", options.csv, "write one row per compared value (- for stdout)")
@@ -189,7 +192,7 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
     if (!done) err << "convtrace-diff: " << error << "\n";
     return done ? DiffExitCode::kSame : DiffExitCode::kUsage;
   }
-  std::ostream* json = outputs.open(options.json);
+  std::ostream* json = outputs.open(options.brief && options.json.empty() ? "-" : options.json);
   std::ostream* html = outputs.open(options.html);
   std::ostream* junit = outputs.open(options.junit);
   std::ostream* csv = outputs.open(options.csv);
@@ -214,12 +217,15 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
     err << "convtrace-diff: " << error << "\n";
     return DiffExitCode::kUsage;
   }
-  if (json != nullptr) *json << tools::dump_json(json_report(result), 2) << "\n";
+  if (json != nullptr)
+    *json << (options.brief ? report::brief_json(brief_of(result))
+                            : tools::dump_json(json_report(result), 2))
+          << "\n";
   if (html != nullptr) write_html_report(result, page_rows, *html);
   if (junit != nullptr) write_junit_report(result, *junit);
   outputs.finish();
   if (outputs.stdout_taken()) terminal = {};
-  write_text_report(result, terminal, outputs.people());
+  if (!options.brief) write_text_report(result, terminal, outputs.people());
   outputs.flush();
   return outputs.failed() ? DiffExitCode::kUsage : exit_code(result.verdict);
 }

@@ -19,6 +19,9 @@ OriginCommand::OriginCommand(CLI::App& app)
   command_->add_option("TRACE", paths_, "Traces of one job, or folders of them, one a rank");
   command_->add_option("--json", json_, "Write everything found as JSON (- for stdout)")
       ->type_name("F");
+  command_->add_flag("--brief", brief_,
+                     "The first origin alone, as JSON of at most 2 kB: to F of --json, else to "
+                     "stdout");
   command_->add_option("--html", html_, "Write a page")->type_name("F");
   command_->add_option("--threads", threads_, "To read with (default: all of the machine)")
       ->type_name("N");
@@ -66,7 +69,7 @@ ExitCode OriginCommand::run() const {
   if (!digest_.empty()) return write_one_digest();
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
-  std::ostream* const json = outputs.open(json_);
+  std::ostream* const json = outputs.open(brief_ && json_.empty() ? "-" : json_);
   std::ostream* const html = outputs.open(html_);
   if (outputs.failed()) return ExitCode::kUsage;
   OriginResult result;
@@ -75,11 +78,14 @@ ExitCode OriginCommand::run() const {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;
   }
-  if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
+  if (json != nullptr)
+    *json << (brief_ ? report::brief_json(brief_of(result)) : tools::dump_json(json_of(result), 2))
+          << "\n";
   if (html != nullptr) write_html(result, *html);
   outputs.finish();
-  write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
-             outputs.people());
+  if (!brief_)
+    write_text(result, outputs.stdout_taken() ? diff::Terminal{} : diff::own_terminal(),
+               outputs.people());
   outputs.flush();
   if (outputs.failed()) return ExitCode::kUsage;
   if (!result.origins.empty()) return ExitCode::kFindings;

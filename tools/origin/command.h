@@ -25,6 +25,7 @@ class OriginCommand {
   CLI::App* command_;
   std::vector<std::string> paths_;
   std::string json_, html_, digest_, digests_;
+  bool brief_ = false;
   unsigned threads_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "tools/check/model/result.h"
 #include "tools/common/json.h"
+#include "tools/report/brief.h"
 #include "tools/report/text_layout.h"
 
 namespace convtrace::check {
@@ -13,6 +14,7 @@ namespace convtrace::check {
 void write_text(const CheckResult& result, diff::Terminal terminal, std::ostream& out);
 /// Keys: docs/reference.md "JSON".
 [[nodiscard]] tools::Json json_of(const CheckResult& result);
+[[nodiscard]] report::Brief brief_of(const CheckResult& result);
 /// A self-contained page without scripts.
 void write_html(const CheckResult& result, std::ostream& out);
 /// A test case for each check: failed where it found an error or a warning, skipped where it had

@@ -34,6 +34,7 @@ struct ShowOptions {
 struct FindingsOptions {
   std::string path;
   bool json = false;
+  bool brief = false;   ///< the first finding alone, as a short answer in JSON
   bool replay = false;  ///< judge the recorded events anew
   bool strict = false;  ///< a warning ends with kFindings, too
 };

@@ -12,9 +12,11 @@
 #include "tools/cli/base/record_text.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/common/complaints.h"
+#include "tools/common/escape.h"
 #include "tools/common/stories.h"
 #include "tools/common/symbols.h"
 #include "tools/common/text.h"
+#include "tools/report/brief.h"
 
 namespace convtrace::tools {
 namespace {
@@ -28,7 +30,8 @@ class Listing {
   Listing(const reader::TraceReader& trace, const FindingsOptions& options)
       : trace_(trace),
         symbols_(trace.meta()),
-        json_(options.json),
+        json_(options.json || options.brief),
+        brief_(options.brief),
         strict_(options.strict),
         all_stacks_(trace.meta().fact("setting.CONVTRACE_STACKS") == "all") {}
 
@@ -50,7 +53,11 @@ class Listing {
     objects_.push_back(std::move(line));
   }
   [[nodiscard]] ExitCode finish(ExitCode state, const std::string& path) {
-    write();
+    if (brief_) {
+      output_.line(report::brief_json(short_answer(state, path)));
+    } else {
+      write();
+    }
     for (const std::string& line : symbols_.obstacles()) complain(MessageId::kNoNames, path, line);
     if (state != ExitCode::kClean) return output_.finish(state);
     const bool found =
@@ -97,6 +104,34 @@ class Listing {
     if (!json_ && !parts_.empty()) output_.line("\nfound: " + counts_text());
   }
 
+  [[nodiscard]] report::Brief short_answer(ExitCode state, const std::string& path) const {
+    report::Brief brief{.verdict = state == ExitCode::kClean ? "clean" : "incomplete",
+                        .headline = counts_text()};
+    if (state != ExitCode::kClean)
+      brief.cannot_tell.emplace_back("the trace is unclosed or damaged: its end was not judged");
+    for (const Story& story : tell_stories(parts_)) {
+      const StoryPart& part = parts_[story.front()];
+      if (part.suppressed) continue;
+      const Json& finding = objects_[story.front()];
+      brief.verdict = to_string(part.level);
+      for (const char* key : {"rank", "step", "phase", "scope", "op", "kernel", "slot"})
+        brief.place[key] = finding.value(key, Json());
+      brief.confidence = part.level == format::Level::kError     ? report::Confidence::kProven
+                         : part.level == format::Level::kWarning ? report::Confidence::kLikely
+                                                                 : report::Confidence::kPossible;
+      brief.cause = to_string(part.kind);
+      brief.evidence = {finding.value("message", "")};
+      for (const char* what : {"alloc", "launch", "free"}) {
+        const Json& frames = finding["stacks"][what];
+        if (!frames.empty())
+          brief.evidence.push_back(std::string(what) + ": " + frames.front().get<std::string>());
+      }
+      brief.next = {"convtrace findings " + quote_shell(path)};
+      break;
+    }
+    return brief;
+  }
+
   [[nodiscard]] uint64_t count(format::Level level) const {
     return counts_[static_cast<size_t>(level)];
   }
@@ -126,7 +161,7 @@ class Listing {
 
   const reader::TraceReader& trace_;
   Symbols symbols_;
-  bool json_, strict_, all_stacks_;
+  bool json_, brief_, strict_, all_stacks_;
   Output output_;
   std::array<uint64_t, format::kEnumCount<format::Level>> counts_{};  ///< not suppressed
   uint64_t suppressed_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/facts/excuses.h"
 #include "tools/diff/report/next_commands.h"
@@ -121,8 +122,8 @@ Json root_json(const std::optional<RootReport>& root) {
   const Class worst_input = root->record.comparison.worst_input;
   const bool compared = worst_input != Class::kIdentical || inputs_were_compared(*root);
   json["inputs_agree"] = compared ? Json(agrees(worst_input)) : Json();
-  const bool knows_weights = root->weights && *root->weights != Shown::kNotCompared;
-  json["weights_agree"] = knows_weights ? Json(*root->weights == Shown::kEqual) : Json();
+  const bool knows_weights = root->weights && !root->weights_are(Shown::kNotCompared);
+  json["weights_agree"] = knows_weights ? Json(root->weights_are(Shown::kEqual)) : Json();
   json["worst_input"] = to_string(worst_input);
   json["module_class"] = text_or_null(root->code.module_class);
   json["forward"] = text_or_null(root->code.forward);
@@ -328,6 +329,33 @@ Json cause_json(const DiffResult& result) {
   return {{"rule", rule}, {"text", text}, {"evidence", evidence}};
 }
 
+void append(std::vector<std::string>& all, std::vector<std::string> more) {
+  for (std::string& text : more)
+    if (!text.empty()) all.push_back(std::move(text));
+}
+
+report::Confidence confidence_of(const DiffResult& result) {
+  using report::Confidence;
+  if (result.verdict == Verdict::kFindings) return Confidence::kProven;
+  if (result.verdict == Verdict::kSame)
+    return is_identical(result) ? Confidence::kProven : Confidence::kLikely;
+  if (!result.root) return Confidence::kNone;
+  const RecordReport& record = result.root->record;
+  if (!rounding_hint(result).empty()) return Confidence::kPossible;
+  const bool equal_before =
+      record.phase == format::Phase::kData ||  // made of nothing that is recorded
+      (inputs_were_compared(*result.root) && agrees(record.comparison.worst_input));
+  return equal_before && record.confidence >= 1 ? Confidence::kProven : Confidence::kLikely;
+}
+
+/// The first finding that made the verdict.
+const FindingReport* first_error(const DiffResult& result) {
+  for (const Findings* findings : {&result.cand_findings, &result.base_findings})
+    for (const FindingReport& one : findings->list)
+      if (one.level == format::Level::kError && !one.suppressed) return &one;
+  return nullptr;
+}
+
 }  // namespace
 
 Json per_step_json(const DiffResult& result) {
@@ -336,9 +364,47 @@ Json per_step_json(const DiffResult& result) {
   return list;
 }
 
+report::Brief brief_of(const DiffResult& result) {
+  report::Brief brief{.verdict = std::string(to_string(result.verdict)),
+                      .headline = headline(result),
+                      .confidence = confidence_of(result)};
+  if (result.cause) {
+    const auto& finding = result.cause->finding;
+    brief.cause = finding ? finding_title(finding->finding, finding->in_cand)
+                          : tools::escape_text(result.cause->text);
+    append(brief.evidence,
+           finding ? std::vector{finding->finding.message} : result.cause->evidence);
+  }
+  if (result.root) {
+    const RootReport& root = *result.root;
+    brief.place = place_json(root.record);
+    brief.place["kernel"] = text_or_null(root.record.kernel);
+    if (root.has_values()) {
+      append(brief.evidence,
+             {tolerance_text(shown_difference(root)), factor_text(root), before_text(result)});
+      if (root.record.phase != format::Phase::kData && !inputs_were_compared(root) &&
+          agrees(root.record.comparison.worst_input))
+        brief.cannot_tell.emplace_back("what this value was made of was not compared");
+    }
+    if (root.leads_on()) brief.next = next_commands(result);
+  } else if (const FindingReport* const found = first_error(result);
+             found != nullptr && result.verdict == Verdict::kFindings) {
+    brief.place = place_json(*found);
+    append(brief.evidence, {found->message});
+  }
+  append(brief.evidence, {compared_text(result)});
+  if (brief.next.empty()) append(brief.next, advice(result));
+  append(brief.cannot_tell, {result.why_not_comparable, carried_text(result)});
+  append(brief.cannot_tell, result.incomplete);
+  append(brief.cannot_tell, unread_lines(result));
+  append(brief.cannot_tell, one_sided_lines(result));
+  return brief;
+}
+
 Json json_report(const DiffResult& result) {
   Json json;
   json["verdict"] = to_string(result.verdict);
+  json["headline"] = headline(result);
   json["cause"] = cause_json(result);
   json["agreement"] = agreement_json(result);
   json["exact"] = result.exact;

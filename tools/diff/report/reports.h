@@ -10,6 +10,7 @@
 #include "tools/common/json.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/report/brief.h"
 #include "tools/report/text_layout.h"
 
 namespace convtrace::diff {
@@ -21,6 +22,8 @@ void write_text_report(const DiffResult& result, Terminal terminal, std::ostream
 [[nodiscard]] tools::Json per_step_json(const DiffResult& result);
 /// Keys are part of convtrace's interface: keys may be added, none removed.
 [[nodiscard]] tools::Json json_report(const DiffResult& result);
+
+[[nodiscard]] report::Brief brief_of(const DiffResult& result);
 
 /// JUnit XML, one case per rank and one for the findings.
 void write_junit_report(const DiffResult& result, std::ostream& out);

@@ -1,3 +1,4 @@
+#include "tools/origin/model/rank_text.h"
 #include "tools/origin/report/reports.h"
 
 namespace convtrace::origin {
@@ -15,27 +16,51 @@ Json through_json(const std::optional<Through>& through) {
           {"scope", through->scope ? Json(*through->scope) : Json()}};
 }
 
-Json origin_json(const Origin& origin) {
-  return {{"kind", to_string(origin.kind)},
-          {"rank", origin.rank ? Json(*origin.rank) : Json()},
+Json place_json(const Origin& origin) {
+  return {{"rank", origin.rank ? Json(*origin.rank) : Json()},
           {"suspects", origin.suspects},
           {"step", origin.step},
           {"phase", origin.phase ? Json(to_string(*origin.phase)) : Json()},
           {"scope", origin.scope ? Json(*origin.scope) : Json()},
           {"op", text_or_null(origin.op)},
-          {"slot", text_or_null(origin.slot)},
-          {"text", origin.text},
-          {"evidence", origin.evidence},
-          {"next", origin.next},
-          {"ranks", origin.ranks},
-          {"collective", through_json(origin.through)},
-          {"times", origin.times}};
+          {"slot", text_or_null(origin.slot)}};
+}
+
+Json origin_json(const Origin& origin) {
+  Json json{{"kind", to_string(origin.kind)}};
+  json.update(place_json(origin));
+  json.update({{"text", origin.text},
+               {"evidence", origin.evidence},
+               {"next", origin.next},
+               {"ranks", origin.ranks},
+               {"collective", through_json(origin.through)},
+               {"times", origin.times}});
+  return json;
 }
 
 }  // namespace
 
+report::Brief brief_of(const OriginResult& result) {
+  report::Brief brief{.verdict = result.incomplete.empty() ? "clean" : "incomplete",
+                      .headline = headline(result)};
+  if (!result.origins.empty()) {
+    const Origin& first = result.origins.front();
+    brief.verdict = to_string(first.kind);
+    brief.place = place_json(first);
+    brief.place["suspects"] = text_or_null(ranks_named(first.suspects));
+    brief.confidence = first.rank ? report::Confidence::kProven : report::Confidence::kLikely;
+    brief.evidence = first.evidence;
+    brief.evidence.insert(brief.evidence.begin(), first.text);
+    if (!first.next.empty()) brief.next = {first.next};
+  }
+  brief.cannot_tell = result.incomplete;
+  brief.cannot_tell.insert(brief.cannot_tell.end(), result.notes.begin(), result.notes.end());
+  return brief;
+}
+
 Json json_of(const OriginResult& result) {
-  Json json{{"traces", result.paths},
+  Json json{{"headline", headline(result)},
+            {"traces", result.paths},
             {"ranks", result.ranks},
             {"world_size", result.world_size},
             {"steps", result.steps},

@@ -7,6 +7,7 @@
 
 #include "tools/common/json.h"
 #include "tools/origin/model/result.h"
+#include "tools/report/brief.h"
 #include "tools/report/text_layout.h"
 
 namespace convtrace::origin {
@@ -14,6 +15,7 @@ namespace convtrace::origin {
 void write_text(const OriginResult& result, diff::Terminal terminal, std::ostream& out);
 /// Keys: docs/reference.md "JSON", docs/origin-report.schema.json.
 [[nodiscard]] tools::Json json_of(const OriginResult& result);
+[[nodiscard]] report::Brief brief_of(const OriginResult& result);
 /// A self-contained page without scripts.
 void write_html(const OriginResult& result, std::ostream& out);
 

@@ -146,6 +146,32 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   CHECK(text().empty());
 }
 
+TEST_CASE("short answer: cause and confidence", "[diff][report]") {
+  using report::Confidence;
+  diff::DiffResult result;
+  result.verdict = diff::Verdict::kDiverged;
+  result.root.emplace().record.phase = format::Phase::kForward;
+  result.cause = {.rule = "setting", .text = "eps: 1 | 2", .evidence = {"a", "b"}, .finding = {}};
+  const report::Brief by_rule = diff::brief_of(result);
+  CHECK(by_rule.cause == "eps: 1 | 2");
+  CHECK(std::vector(by_rule.evidence.begin(), by_rule.evidence.begin() + 2) ==
+        std::vector<std::string>{"a", "b"});
+  // What the value was made of was not compared, so that it may have come in.
+  CHECK(by_rule.confidence == Confidence::kLikely);
+  REQUIRE(by_rule.cannot_tell.size() == 1);
+  CHECK(contains(by_rule.cannot_tell[0], "was not compared"));
+  diff::FindingCause finding;
+  finding.finding.kind = format::FindingKind::kNeverWritten;
+  finding.finding.message = "read before it was written";
+  result.cause = {.rule = "finding", .text = {}, .evidence = {}, .finding = finding};
+  const report::Brief by_finding = diff::brief_of(result);
+  CHECK(contains(by_finding.cause, "never-written"));
+  CHECK(by_finding.evidence.at(0) == "read before it was written");
+  diff::DiffResult unlike;
+  unlike.verdict = diff::Verdict::kNotComparable;
+  CHECK(diff::brief_of(unlike).confidence == Confidence::kNone);
+}
+
 TEST_CASE("next commands: a job that torchrun started is started by it", "[diff][next]") {
   format::TraceMeta meta;
   meta.world_size = 4;
