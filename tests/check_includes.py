@@ -122,7 +122,7 @@ ROOMS = {
         "tools/origin/report tools/report tools/trace/read",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
-    "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/trace/flow tools/trace/model",
+    "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/report tools/trace/flow tools/trace/model",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/report tools/trace/model tools/trace/names tools/trace/read",
