@@ -57,8 +57,8 @@ class Operations(ObservedTest):
         (model(x).square()).sum().backward()
         self.assertEqual(self.operations(scope="0"), [])
         self.assertEqual(self.operations(scope="1", phase="forward"), [
-            ("aten::relu", "input:0"), ("aten::relu", "output:0"),
-            ("aten::add.Tensor", "input:0"), ("aten::add.Tensor", "output:0")])
+            ("aten::relu", "input:0"), ("aten::relu", "input_after:0"), ("aten::relu", "output:0"),
+            ("aten::add.Tensor", "input:0"), ("aten::add.Tensor", "input_after:0"), ("aten::add.Tensor", "output:0")])
         self.assertIn(("aten::addmm", "output:0"),
                       self.operations(scope="1.layer", phase="forward"))
         self.assertIn(("aten::threshold_backward", "output:0"),
@@ -66,6 +66,26 @@ class Operations(ObservedTest):
         self.assertIn(("aten::mm", "output:0"),
                       self.operations(scope="1.layer", phase="backward"))
         self.assertEqual({t.capture for t in self.fake.tensors(slot="output:0", scope="1")}, {"stats"})
+
+    def test_inputs_are_hashed_behind_an_operation_that_may_only_read_them(self):
+        shared = torch.zeros(1, dtype=torch.int64).share_memory_()  # another process may write it
+
+        class Writing(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(3, affine=False)
+
+            def forward(self, x):
+                y = self.norm(x)
+                torch.relu_(y)
+                y[1:2].copy_(y[:1])
+                return y.index_add(0, shared, y[:1])
+
+        x = torch.randn(3, 3)
+        nn.Sequential(nn.Identity(), Writing())(x)
+        self.assertEqual([one for one in self.operations(phase="forward") if "_" in one[1]], [
+            ("aten::native_batch_norm", "input_after:0"), ("aten::native_batch_norm", "input_counted:1"),
+            ("aten::native_batch_norm", "input_counted:2"), ("aten::index_add", "input_after:0"), ("aten::index_add", "input_after:2")])
 
     def test_results_are_those_of_an_unobserved_run(self):
         def run():

@@ -36,6 +36,7 @@ struct OpFinding {
   /// overwritten: the record before the write, the record that differs, and the first record of the
   /// bytes that it has
   Owner made{}, reader{}, first{};
+  Owner last{};           ///< overwritten: the last record before the write, if not `made`
   uint64_t given_to = 0;  ///< freed-under-output: size of the allocation that has the memory now
   /// Number of times that this op did this in this scope, including this one.
   uint64_t occurrence = 1;

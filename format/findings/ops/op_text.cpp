@@ -86,7 +86,7 @@ std::string output_aliases_input(const OpFinding& finding, const std::string& ou
          repeated(finding);
 }
 
-std::string input_mutated(const OpFinding& finding, const std::string& input,
+std::string input_mutated(const OpFinding& finding, std::string_view op, const std::string& input,
                           const std::string& at) {
   const bool backward = finding.place.phase == format::Phase::kBackward;
   return input + " of " + at + " was changed by the op " + extent(finding) + ": its hash is " +
@@ -99,8 +99,12 @@ std::string input_mutated(const OpFinding& finding, const std::string& input,
                          : "") +
          (finding.hint ? "If the op keeps an average or other statistics there, nothing is wrong."
           : backward   ? "A backward may not write what it is given: work on a copy."
-                       : "Work on a copy, or declare it: mark_dirty in an autograd.Function, "
-                         "mutates_args or (a!) in a schema.") +
+          : op.starts_with("aten::")
+              ? "The schema of this op of PyTorch says that it only reads: look for a kernel that "
+                "a "
+                "library has registered for it, and let that work on a copy."
+              : "Work on a copy, or declare it: mark_dirty in an autograd.Function, "
+                "mutates_args or (a!) in a schema.") +
          repeated(finding);
 }
 
@@ -121,6 +125,7 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
                      ", is not what it was as " + named(finding.made) + hashes +
                      ": it was written in between, and PyTorch does not tell. ";
+  if (finding.last.slot) text += named(finding.last) + ", behind that, still found it as it was. ";
   if (definitions.text(finding.reader.slot).starts_with("state")) {
     text += "What lies there was first seen as " + named(finding.first) +
             ": each call has its own, and the backward of this one gets that of another. Keep what "
@@ -139,7 +144,8 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   }
   if (definitions.text(finding.reader.slot).starts_with("lent:")) {
     text += "If no layer needs that data for its gradient, nothing is wrong.";
-  } else if (finding.loosely && finding.reader.op) {
+  } else if (finding.loosely && finding.reader.op &&
+             finding.reader.place.phase == format::Phase::kBackward) {
     text +=
         "If the backward does not read it (a scratch buffer, running statistics), nothing is "
         "wrong.";
@@ -190,7 +196,8 @@ std::string describe(const OpFinding& finding, const format::Definitions& defini
       or_else(definitions.text(finding.slot), mutation ? "an input" : "an output");
   const std::string at = where(finding, definitions);
   if (finding.kind == Kind::kOverwritten) return overwritten(finding, definitions);
-  if (finding.kind == Kind::kInputMutated) return input_mutated(finding, slot, at);
+  if (finding.kind == Kind::kInputMutated)
+    return input_mutated(finding, definitions.text(finding.op), slot, at);
   if (finding.kind == Kind::kNeverWritten) return never_written(finding, slot, at, definitions);
   if (finding.kind == Kind::kAutotuneMutation) {
     const format::StringId family = definitions.kernel(finding.kernel).family;

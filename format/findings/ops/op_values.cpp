@@ -21,7 +21,8 @@ uint64_t key_of_op(const format::TensorStats& e) {
 uint64_t key_of(const format::TensorStats& e) {
   uint64_t sum = mix(key_of_op(e), e.value.storage);
   sum = mix(sum, e.value.offset);
-  return mix(sum, e.bytes);
+  // A transposed view of an operand is another operand, whose bytes are hashed in its order.
+  return mix(mix(mix(sum, e.bytes), e.layout), static_cast<uint64_t>(e.dtype));
 }
 
 bool is_of_cpu(const format::TensorStats& e) { return e.device.type == format::Device::Type::kCpu; }

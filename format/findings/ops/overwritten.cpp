@@ -27,7 +27,14 @@ uint64_t key_of_value(const format::TensorStats& e) {
 void Overwritten::see(const format::Event& event, Findings& findings) {
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
     // The lost event may have been the record of a legitimate write.
-    if (loss->reason == format::LossReason::kQueueFull) values_ = kept_ = {};
+    if (loss->reason != format::LossReason::kQueueFull) return;
+    values_ = kept_ = {};
+    open_.clear();
+    return;
+  }
+  if (const auto* op = std::get_if<format::Op>(&event)) {
+    if (op->moment == format::OpMoment::kBegin) open_.begin(*op);
+    if (op->moment == format::OpMoment::kEnd) (void)open_.end(*op);
     return;
   }
   if (std::holds_alternative<format::Collective>(event)) ++collectives_;
@@ -52,15 +59,22 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
       (role == SlotRole::kTaken || role == SlotRole::kGiven))
     kept_.get(key_in_call(*stats)).first = seen_of(*stats, role == SlotRole::kGiven);
   if (role == SlotRole::kTaken && forward) taken(*stats);
-  if (role == SlotRole::kTaken && !forward) gradient(*stats, findings);
+  if (role == SlotRole::kTaken && !forward) {
+    gradient(*stats, findings);
+    read_back(*stats, findings);
+  }
   if (is_left(role) && !forward) shared(*stats, role, findings);
-  if (role == SlotRole::kGiven && forward) given(*stats);
+  if ((role == SlotRole::kGiven || role == SlotRole::kLeftCounted) && forward) given(*stats);
 }
 
 /// An op or a module has made a value, or passes on one that it has taken: then it is no maker.
 void Overwritten::given(const format::TensorStats& event) {
   const auto [seen, known] = values_.get(key_of_value(event));
-  if (known && seen.hash == event.stats.hash && seen.step == event.header.step) return;
+  if (known && seen.hash == event.stats.hash && seen.step == event.header.step) {
+    if (!event.op && seen.given && is_torchs(seen.op))
+      passed_on_.get(key_of_output({}, event.place, event.slot)).first = key_of_torchs(event);
+    return;
+  }
   const Seen made = std::exchange(seen, seen_of(event, true));
   if (known && is_around(event, made)) suspect(event, made);
 }
@@ -177,15 +191,27 @@ void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
 void Overwritten::taken(const format::TensorStats& event) {
   const auto [seen, known] = values_.get(key_of_value(event));
   const Seen now = seen_of(event, false);
-  const Seen made = std::exchange(seen, known && seen.hash == now.hash ? seen : now);
-  if (known && made.given && made.hash != now.hash) suspect(event, made);
+  if (known && seen.hash == now.hash) {
+    seen.last = owner_of(event.value, now);
+    return;
+  }
+  const Seen made = std::exchange(seen, now);
+  if (known && made.given) suspect(event, made);
 }
 
 /// A value has other bytes than when it was made.
 void Overwritten::suspect(const format::TensorStats& event, const Seen& made) {
   if (made.step != event.header.step || made.collectives != collectives_) return;
+  const uint64_t output =
+      is_torchs(made.op) ? key_of_torchs(event) : key_of_output(made.op, made.place, made.slot);
+  const auto is_old = [&event](const auto& one) {
+    return one.second.header.step != event.header.step;
+  };
+  if (const auto known = suspected_.find(output); known != suspected_.end() && is_old(*known))
+    suspected_.erase(known);
+  if (suspected_.size() == kMostSuspected) std::erase_if(suspected_, is_old);
   if (suspected_.size() == kMostSuspected) suspected_.clear();
-  suspected_.emplace(key_of_output(made.op, made.place, made.slot), finding_of(event, made));
+  suspected_.emplace(output, finding_of(event, made));
 }
 
 /// Takes the gradient of an output, which proves that the output takes part in the backward pass: a
@@ -200,13 +226,51 @@ void Overwritten::gradient(const format::TensorStats& event, Findings& findings)
     if (suspected_.size() == kMostSuspected) suspected_.clear();
     suspected_.insert_or_assign(key_of_shared(event), finding_of(event, come));
   }
-  const auto found = suspected_.find(key_of_output(event.op, event.place, event.slot));
+  const uint64_t output = key_of_output(event.op, event.place, event.slot);
+  confirm(output, event.header.step, findings);
+  const uint64_t* const inside = event.op ? nullptr : passed_on_.find(output);
+  if (inside != nullptr) confirm(*inside, event.header.step, findings);
+}
+
+/// An output takes part in the backward pass of a step: a suspicion about it is reported.
+void Overwritten::confirm(uint64_t output, uint32_t step, Findings& findings) {
+  const auto found = suspected_.find(output);
   if (found == suspected_.end()) return;
-  if (found->second.header.step == event.header.step) {
+  if (found->second.header.step == step) {
     found->second.loosely = !found->second.writer_known;
     report(std::move(found->second), findings);
   }
   suspected_.erase(found);
+}
+
+/// Takes an operand of an op of torch's own in the backward pass. Outside of custom ops these are
+/// gradients and what autograd has saved, which should have the bytes of the forward pass.
+void Overwritten::read_back(const format::TensorStats& event, Findings& findings) {
+  if (!is_torchs(event.op) || event.device.type != format::Device::Type::kCpu ||
+      open_.innermost(event.header.thread) != nullptr)
+    return;
+  const Seen* const seen = values_.find(key_of_value(event));
+  if (seen == nullptr || seen->step != event.header.step) return;
+  if (seen->hash == event.stats.hash) {
+    const auto found = suspected_.find(key_of_torchs(event));
+    if (found != suspected_.end() && found->second.last.slot)
+      confirm(found->first, event.header.step, findings);
+    return;
+  }
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  if (!seen->given || !is_torchs(seen->op) || !first->given || first->step != seen->step ||
+      first->place.phase == format::Phase::kBackward || first->collectives != seen->collectives)
+    return;
+  report(finding_of(event, *seen), findings);
+}
+
+/// @return whether an op is one of torch's own, of which records are made on request.
+bool Overwritten::is_torchs(format::StringId op) const {
+  return definitions_.text(op).starts_with("aten::");
+}
+
+Owner Overwritten::owner_of(const format::ValueId& value, const Seen& seen) {
+  return {value.generation, seen.place, seen.step, seen.slot, seen.op};
 }
 
 OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen& made) const {
@@ -218,12 +282,10 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   finding.value = victim.value;
   finding.hash_before = made.hash;
   finding.hash_after = victim.stats.hash;
-  const auto owner_of = [&victim](const Seen& seen) {
-    return Owner{victim.value.generation, seen.place, seen.step, seen.slot, seen.op};
-  };
   const Seen reader = seen_of(victim, false);
-  finding.made = owner_of(made);
-  finding.reader = owner_of(reader);
+  finding.made = owner_of(victim.value, made);
+  finding.reader = owner_of(victim.value, reader);
+  finding.last = made.last;
   const Seen* const first = bytes_.find(key_of_memory(victim));
   const auto is_reader = [&reader](const Seen& seen) {
     return seen.place.scope == reader.place.scope && seen.place.call == reader.place.call &&
@@ -233,7 +295,7 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
   finding.writer_known =
       first != nullptr && first->given && first->step == reader.step && !is_reader(*first);
   const Seen& told = finding.writer_known ? *first : reader;
-  if (first != nullptr) finding.first = owner_of(*first);
+  if (first != nullptr) finding.first = owner_of(victim.value, *first);
   finding.place = told.place;
   finding.op = told.op;
   finding.slot = told.slot;
@@ -249,6 +311,12 @@ uint64_t Overwritten::key_of_shared(const format::TensorStats& event) const {
 /// @return the key of a value in one call of a module.
 uint64_t Overwritten::key_in_call(const format::TensorStats& event) const {
   return mix(key_of_call({}, event.place), key_of_value(event));
+}
+
+/// @return the key of a suspicion about what an op of torch's own has made: a call of a module may have
+/// many calls of one such op.
+uint64_t Overwritten::key_of_torchs(const format::TensorStats& event) {
+  return mix(key_of_value(event), 2);
 }
 
 uint64_t Overwritten::key_of_call(format::StringId op, const format::Place& place) const {

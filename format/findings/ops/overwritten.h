@@ -13,7 +13,12 @@
 /// - An output of a module or an op in the forward pass which the next reader of the same step, or the
 ///   module whose op made it, finds changed (a hook). It is reported when the output's gradient comes,
 ///   which proves that the output is a part of the graph; memory that a program reuses on purpose has
-///   no gradient.
+///   no gradient. Of an op of torch's own (CONVTRACE_OPS) the gradient is that of the module which passes
+///   its output on.
+/// - An output of an op of torch's own that another op has taken, if in the backward pass an op outside
+///   of custom ops, which reads what autograd has saved, finds it changed: by an op that was not to
+///   write it, or as a later op in the forward pass has found it, too. In host memory alone, since
+///   records of a device arrive when the op around them has ended.
 /// - The gradient of a module's output, if its bytes differ when the backward of the op that made that
 ///   output takes it (a hook) while others hold its memory.
 /// - Tensors that a node of torch's own has saved from a module's input or output, or from the operands
@@ -35,10 +40,12 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "format/findings/common/recent.h"
 #include "format/findings/ops/op_finding.h"
+#include "format/findings/ops/open_ops.h"
 #include "format/findings/ops/slot_roles.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
@@ -62,7 +69,8 @@ class Overwritten {
   void see(const format::Event& event, Findings& findings);
 
  private:
-  /// A record of a value. `given`: a result, or an operand after its op.
+  /// A record of a value. `given`: a result, or an operand after its op. `last`: the last record that
+  /// found the same bytes, if it has a slot.
   struct Seen {
     format::Place place;
     format::StringId op, slot;
@@ -70,6 +78,7 @@ class Overwritten {
     uint64_t hash = 0;
     bool given = false;
     uint64_t collectives = 0;  ///< collectives before it, whose writes PyTorch does not count
+    Owner last{};
   };
 
   /// A buffer at the begin of a step. `alike`: two steps in a row began with the same bytes in it.
@@ -79,6 +88,7 @@ class Overwritten {
     bool alike = false;
   };
 
+  [[nodiscard]] static Owner owner_of(const format::ValueId& value, const Seen& seen);
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
   void state(const format::TensorStats& event, Findings& findings);
@@ -90,9 +100,13 @@ class Overwritten {
   void suspect(const format::TensorStats& event, const Seen& made);
   void shared(const format::TensorStats& event, SlotRole role, Findings& findings);
   void gradient(const format::TensorStats& event, Findings& findings);
+  void confirm(uint64_t output, uint32_t step, Findings& findings);
+  void read_back(const format::TensorStats& event, Findings& findings);
+  [[nodiscard]] bool is_torchs(format::StringId op) const;
   void begin_step(const format::TensorStats& buffer);
   [[nodiscard]] bool is_read_only(const format::TensorStats& buffer) const;
   [[nodiscard]] OpFinding finding_of(const format::TensorStats& victim, const Seen& made) const;
+  [[nodiscard]] static uint64_t key_of_torchs(const format::TensorStats& event);
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
   [[nodiscard]] uint64_t key_of_shared(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_in_call(const format::TensorStats& event) const;
@@ -109,6 +123,8 @@ class Overwritten {
   Recent<Seen> values_;            ///< forward pass: the last record of each value
   Recent<Seen> came_;              ///< backward pass: the last record by module call and value
   Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
+  Recent<uint64_t> passed_on_;     ///< by output of a module: the key of what a torch op made in it
+  OpenOps<std::monostate> open_;   ///< custom ops that are running
   Recent<Begun> begun_;            ///< buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read

@@ -18,7 +18,7 @@ enum class SlotRole : uint8_t {
   kLeft,         ///< an operand after the op
   kLeftShared,   ///< an operand after the op, whose memory others hold as well
   kLeftBuffer,   ///< a buffer after the backward
-  kLeftCounted,  ///< a buffer after the backward, whose write PyTorch has counted
+  kLeftCounted,  ///< a buffer after the backward, whose write is counted; or known of torch's ops
   kGiven,        ///< a result
   kKept,         ///< kept for the backward by save_for_backward
   kKeptLeaf,     ///< a kept leaf without gradient, perhaps state that the backward does not read
@@ -54,6 +54,7 @@ class SlotRoles {
         {"input", SlotRole::kTaken},
         {"grad_output", SlotRole::kTaken},
         {"input_after", SlotRole::kLeft},
+        {"input_counted", SlotRole::kLeftCounted},
         {"grad_output_after", SlotRole::kLeft},
         {"grad_output_shared", SlotRole::kLeftShared},
         {"saved_after", SlotRole::kLeft},

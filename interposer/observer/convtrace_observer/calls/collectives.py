@@ -152,6 +152,10 @@ class Collectives:
             elif pending.step + _MOST_STEPS < self._observer.step:
                 self._give_up(key)
 
+    def any_under_way(self):
+        """@return whether a collective may be writing to its tensors, or reading them."""
+        return bool(self._pending) or self._flights.any()
+
     def _wrap_wait(self, original):
         pending, flying, received, give_up = self._pending, self._flights, self._received, self._give_up
 

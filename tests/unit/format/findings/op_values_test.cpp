@@ -26,7 +26,7 @@ struct OpProgram {
   uint32_t thread = 11, step = 0;
   std::string op = "demo::scale";
   format::Device device;
-  uint64_t nans = 0;
+  uint64_t nans = 0, layout = 0;
 
   void see(format::Event event) {
     format::header_of(event).thread = thread;
@@ -66,6 +66,7 @@ struct OpProgram {
     event.device = device;
     event.dtype = format::DType::kF32;
     event.stats.nan = nans;
+    event.layout = layout;
     const std::vector<std::byte> samples(8 * sizeof(float));
     event.samples = samples;
     see(event);
@@ -396,4 +397,24 @@ TEST_CASE("op_values: after lost events no op is taken to be open", "[judge][val
   p.end();
   p.value("output:0", 7, 2, 3);
   CHECK(p.findings.empty());
+}
+
+TEST_CASE("op_values: an operand and a transposed view of it are two operands", "[judge][values]") {
+  OpProgram p;
+  p.op = "aten::mm";
+  p.value("input:0", 5);
+  p.layout = 7;
+  p.value("input:1", 6);
+  p.value("input_after:1", 6);
+  p.layout = 0;
+  SECTION("read alone") {
+    p.value("input_after:0", 5);
+    CHECK(p.findings.empty());
+  }
+  SECTION("written") {
+    p.value("input_after:0", 8);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(describe(p.findings[0], p.definitions).find("a kernel that a library has registered") !=
+          std::string::npos);
+  }
 }

@@ -19,6 +19,7 @@ struct Program {
   Overwritten::Findings findings;
   uint32_t step = 0, call = 0, version = 0;
   uint64_t storage = 1, layout = 0;
+  format::Device device{};  ///< a CPU
 
   void value(Phase phase, const char* module, const char* op, const char* slot, uint64_t hash) {
     format::TensorStats event;
@@ -30,6 +31,14 @@ struct Program {
     event.bytes = 256;
     event.layout = layout;
     event.stats.hash = hash;
+    event.device = device;
+    judge.see(event, findings);
+  }
+  /// A custom op begins or ends.
+  void op(format::OpMoment moment) {
+    format::Op event;
+    event.moment = moment;
+    event.op = definitions.intern("Exp");
     judge.see(event, findings);
   }
   void forward(const char* op, const char* slot, uint64_t hash) {
@@ -414,4 +423,94 @@ TEST_CASE("overwritten: a view with other strides reads other bytes in its order
     p.value(Phase::kBackward, "conv", "", "grad_output:0", 9);
     CHECK(p.findings.size() == (strides == 0 ? 1 : 0));
   }
+}
+
+TEST_CASE("overwritten: an op of torch that writes what it only may read is named",
+          "[judge][overwritten][ops]") {
+  Program p;
+  p.value(Phase::kForward, "a", "aten::addmm", "output:0", 5);
+  p.value(Phase::kForward, "a", "", "output:0", 5);
+  p.forward("aten::silu", "input:0", 5);
+  p.forward("aten::silu", "input_after:0", 6);
+  const auto is_told = [&p] {
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.named(p.findings[0].op) == "aten::silu");
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    CHECK(p.text(0).find("left of its input:0 is what lies there now") != std::string::npos);
+  };
+  SECTION("autograd has saved it") {
+    p.backward("aten::silu_backward", "input:1", 6);
+    is_told();
+  }
+  SECTION("a residual reads it, and the gradient of the module's output comes") {
+    p.forward("aten::add.Tensor", "input:1", 6);
+    CHECK(p.findings.empty());
+    p.value(Phase::kBackward, "a", "", "grad_output:0", 9);
+    is_told();
+    CHECK(
+        p.text(0).find("input:0 of op aten::silu in module h (call 0, forward), behind that, still "
+                       "found it as it was") != std::string::npos);
+  }
+  SECTION("nobody reads it in the backward pass") {}
+  SECTION("the code of a custom op reads it, which may write what it keeps") {
+    p.op(format::OpMoment::kBegin);
+    p.backward("aten::clone", "input:0", 6);
+    p.op(format::OpMoment::kEnd);
+    CHECK(p.findings.empty());
+  }
+  SECTION("of a device, whose records come when ops around them have ended") {
+    p.device = {format::Device::Type::kCuda, 0};
+    p.backward("aten::silu_backward", "input:1", 6);
+    CHECK(p.findings.empty());
+  }
+}
+
+TEST_CASE("overwritten: two ops of torch that find a value in two forms",
+          "[judge][overwritten][ops]") {
+  Program p;
+  p.forward("aten::mul.Tensor", "output:0", 5);
+  SECTION("a warning, if both took it and autograd needs it") {
+    p.forward("aten::sin", "input:0", 5);
+    p.forward("aten::mul.Tensor", "input:1", 6);
+    p.backward("aten::cos", "input:0", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.named(p.findings[0].op) == "aten::mul.Tensor");
+    return;
+  }
+  SECTION("memory that is filled behind the op which made it") {
+    p.forward("aten::mul.Tensor", "input:1", 6);
+    p.backward("aten::cos", "input:0", 6);
+  }
+  SECTION("it is not needed") {
+    p.forward("aten::sin", "input:0", 5);
+    p.forward("aten::mul.Tensor", "input:1", 6);
+  }
+  SECTION("a later step") {
+    p.forward("aten::sin", "input:0", 5);
+    ++p.step;
+    p.forward("aten::mul.Tensor", "input:1", 6);
+    p.backward("aten::cos", "input:0", 6);
+  }
+  SECTION("an op of torch that is known to write it") {
+    p.forward("aten::native_batch_norm", "input:3", 5);
+    p.forward("aten::native_batch_norm", "input_counted:3", 6);
+    p.forward("aten::mean.dim", "input:0", 6);
+    p.backward("aten::native_batch_norm_backward", "input:3", 6);
+  }
+  SECTION("PyTorch has counted the write") {
+    p.forward("aten::sin", "input:0", 5);
+    ++p.version;
+    p.forward("aten::mul.Tensor", "input:1", 6);
+    p.backward("aten::cos", "input:0", 6);
+  }
+  SECTION("another call of the op") {
+    p.forward("aten::sin", "input:0", 5);
+    p.forward("aten::mul.Tensor", "input:1", 6);
+    p.storage = 2;
+    p.forward("aten::mul.Tensor", "output:0", 7);
+    p.forward("", "output:0", 7);
+    p.backward("", "grad_output:0", 9);
+  }
+  CHECK(p.findings.empty());
 }
