@@ -32,9 +32,10 @@ for name in "torch._dynamo", "torch.profiler._cupti_monitor":
     except ImportError:
         pass
 
-MANY = 100  # exceptions
+MANY = 300  # exceptions
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWNET = 0x20000, 0x4000000, 0x8000000, 0x40000000
-MS_REC_PRIVATE, MNT_DETACH = 0x44000, 2
+CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+MS_RDONLY, MS_REC_PRIVATE, MNT_DETACH = 1, 0x44000, 2
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -104,6 +105,20 @@ def small_shared_memory():
         libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=4k")
 
 
+def output(path):
+    """Where the trace of this process is to go."""
+    os.environ["CONVTRACE_OUTPUT"] = path
+
+
+def into_read_only_folder():
+    """No rights stop root, but a file system that is read-only does."""
+    folder = tempfile.mkdtemp(dir=os.getcwd())
+    if own_mounts():
+        libc.mount(b"tmpfs", folder.encode(), b"tmpfs", MS_RDONLY, None)
+    os.chmod(folder, 0o555) if os.access(folder, os.W_OK) else None
+    output(os.path.join(folder, "%p.ctrace"))
+
+
 def closed(*numbers):
     for number in numbers:
         os.close(number)
@@ -133,6 +148,27 @@ simple("memory_traced", lambda: tracemalloc.start(20))
 simple("warnings_are_errors", lambda: warnings.simplefilter("error"))
 simple("nobody_may_read", lambda: os.umask(0o777))
 simple("no_environment", os.environ.clear)
+simple("read_only_folder", into_read_only_folder)
+simple("full_device", lambda: output("/dev/full"))
+
+
+@case
+def other_user_namespace(say):
+    say("permitted:", unshare(CLONE_NEWUSER))
+    say(train(), os.getuid())
+
+
+@case
+def other_process_namespace(say):
+    """The first process of a namespace, whose number is 1, and one that it starts."""
+    say("permitted:", unshare(CLONE_NEWPID))
+    if os.fork() == 0:
+        say(train(), os.getpid() == 1)
+        if os.fork() == 0:
+            say(train(2), os.getppid() == 1)
+            os._exit(5)
+        os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    say(os.waitstatus_to_exitcode(os.wait()[1]))
 
 
 @case
@@ -307,6 +343,33 @@ def pools(say):
         one.start()
         one.join()
         say(one.exitcode, model.weight.sum().item().hex())
+
+
+def beside_others(model, barrier):
+    """Its updates and those of the others overwrite each other."""
+    barrier.wait()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for seed in range(20):
+        optimizer.zero_grad()
+        x = torch.rand(4, 8, generator=torch.Generator().manual_seed(seed))
+        (model(x) - 1).square().mean().backward()
+        optimizer.step()
+
+
+@case
+def hogwild(say):
+    """Three processes train the same weights at once, so that the weights are never the same twice."""
+    kinds = torch.multiprocessing.get_context("fork")
+    model, barrier = nn.Linear(8, 1), kinds.Barrier(3)
+    with torch.no_grad():
+        model.weight.fill_(0.5), model.bias.fill_(1)
+    model.share_memory()
+    all_ = [kinds.Process(target=beside_others, args=(model, barrier)) for _ in range(3)]
+    for one in all_:
+        one.start()
+    for one in all_:
+        one.join()
+    say([one.exitcode for one in all_], bool((model.weight < 0.5).all()), bool(model.weight.isfinite().all()), train())
 
 
 @case
