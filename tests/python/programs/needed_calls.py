@@ -154,6 +154,54 @@ def wrong_data_behind_a_layer():
     train(model, model.parameters())
 
 
+class Chunks(nn.Module):
+    """`act` takes the second of three parts of what a layer gives, and `between` gets the parts behind it."""
+
+    def __init__(self, act, between):
+        nn.Module.__init__(self)
+        self.first, self.act, self.last = nn.Linear(8, 24), act, nn.Linear(8, 4)
+        self.between = between
+        named(self)
+
+    def forward(self, x):
+        query, key, value = self.first(x).chunk(3, -1)
+        y = self.act(key)
+        self.between(query, key, value)
+        return self.last(query * y + value)
+
+
+def halved_part(query, key, value):
+    raw(key).mul_(0.5)
+
+
+@case
+def wrong_part_behind_a_layer():
+    model = Chunks(nn.Linear(8, 8), halved_part)
+    train(model, model.parameters())
+
+
+@case
+def right_part_behind_a_layer():
+    """Another part is written, which the layer has not saved, or the layer is frozen; rows that are one in memory."""
+    def others(query, key, value):
+        for part in query, value:
+            part.data = raw(part) * 1
+            raw(part).mul_(0.5)
+
+    def beside(query, key, value):
+        whole = raw(key).as_strided((6, 24), (24, 1), 0)
+        whole[:, 16:].mul_(0.5)  # nobody's backward needs the values
+
+    model = Chunks(nn.Linear(8, 8), others)
+    train(model, model.parameters())
+    model = Chunks(nn.Linear(8, 8), beside)
+    train(model, model.parameters())
+    model = Chunks(nn.Linear(8, 8).requires_grad_(False), lambda query, key, value: raw(key).mul_(0.5))
+    train(model, [one for one in model.parameters() if one.requires_grad])
+    model = ActsBetween(Inside(lambda h: nn.functional.silu(h[:1].expand(6, 8))), lambda h: raw(h)[1:].mul_(0.5))
+    train(model, model.parameters())
+
+
 @case
 def wrong_data_behind_a_product():
     weight = nn.Parameter(torch.randn(8, 8))

@@ -117,6 +117,28 @@ def wrong_input_written():
     train(model, model.parameters())
 
 
+def parts_joined(held):
+    """@return a model in which a Tenth gets a part of a gradient as its own. `held`: another branch gets it, too."""
+    def around(h, y):
+        return torch.cat([y + h, torch.ones_like(h)] if held else [y, h.tanh()], -1)
+
+    model = Block(lambda h: Tenth.apply(h.exp(), "raw"), around)
+    model.last = nn.Linear(16, 4)
+    return model
+
+
+@case
+def wrong_part_of_a_gradient():
+    model = parts_joined(held=True)
+    train(model, model.parameters())
+
+
+@case
+def wrong_part_of_a_gradient_alone():
+    model = parts_joined(held=False)
+    train(model, model.parameters())
+
+
 @case
 def wrong_library_gradient():
     @torch.library.custom_op("inplace_tests::square", mutates_args=())

@@ -130,9 +130,9 @@ class Kept:
             return False
         try:
             base, storage = tensor._base, tensor.untyped_storage()
-            if base is not None and base.numel() != tensor.numel():
-                return False  # other parts of the base do not count
-            is_view = base is not None
+            is_view, is_part = base is not None, base is not None and base.numel() != tensor.numel()
+            if is_part:  # who holds other parts of the base does not count
+                return tensor._use_count() > own
             return (tensor._use_count() > own or is_view and base._use_count() > self._counts.base or
                     self._storage_count(storage._cdata) > self._counts.storage + is_view)
         except Exception as error:  # a kind of tensor without a storage

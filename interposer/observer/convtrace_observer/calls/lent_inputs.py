@@ -182,7 +182,7 @@ class NeededMemory:
             if holder is None or holder.unpack_hook is not None:
                 continue  # reading it would run the hook's code
             tensor = holder.data  # `_saved_` would detach a result, an operator that a mode of the program sees
-            if not read.is_plain(tensor) or not tensor.is_cpu or not tensor.is_contiguous():
+            if not read.is_plain(tensor) or not tensor.is_cpu:
                 continue
             borrows = read.borrows(tensor)
             value = read.again(tensor) if borrows or self._of_torch else None
