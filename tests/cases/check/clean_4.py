@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import parameters
 from clean_2 import mlp, pictures, rows, update
 
 
@@ -160,6 +161,12 @@ def sharp_minimum():
         update(optimizer, (1 / scale(x) ** 2).mean() + math.pi)
 
 
+def penalty_alone():
+    """Fools: no gradient. The loss is made of gradients alone, which the bias of the last layer does not change."""
+    parameters.detached_bias(False, penalty_alone=True)
+
+
 CLEAN_4 = (
     warm_up_from_nothing, cosine_with_restarts, batches_of_one, far_first_step, harder_lessons, growing_returns, rare_rewards,
-    critic_first, frozen_statistics, teacher_in_evaluation, without_a_dropout, large_gradients, cyclic_epochs, sharp_minimum)
+    critic_first, frozen_statistics, teacher_in_evaluation, without_a_dropout, large_gradients, cyclic_epochs, sharp_minimum,
+    penalty_alone)

@@ -39,6 +39,7 @@ FAULTY = {
 
     "detached-encoder": Case("no-gradient", "speechbrain#1396", parameters.detached_encoder),
     "no-grad-stem": Case("no-gradient", "TrainCheck mmpretrain-702, the other way round", parameters.no_grad_stem),
+    "detached-bias": Case("no-gradient", "made up", parameters.detached_bias),
     "zero-gate": Case("no-gradient", "made up", parameters.zero_gate),
     "rounded-place": Case("no-gradient", "made up", parameters.rounded_place),
 

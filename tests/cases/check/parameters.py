@@ -23,6 +23,25 @@ def detached_encoder(faulty):
     fit(model, adamw(model))
 
 
+class Head(nn.Linear):
+    """Its bias is cut off."""
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias.detach())
+
+
+def detached_bias(faulty, penalty_alone=False):
+    """A critic with a penalty of its gradients. The bias of its head has a gradient of the other term of the loss alone."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Softplus(), (Head if faulty else nn.Linear)(WIDTH, 1))
+    optimizer = adamw(model)
+    for x, _ in load(vectors()):
+        value = model(x.requires_grad_())
+        gradient, = torch.autograd.grad(value.sum(), x, create_graph=True)
+        optimizer.zero_grad()
+        ((gradient.norm(dim=1) - 1).square().mean() + (0 if penalty_alone else value.square().mean())).backward()
+        optimizer.step()
+
+
 class Warmed(Classifier):
     """The switch of gradients is left from a phase in which the stem was frozen."""
 

@@ -8,7 +8,10 @@
 /// which is only a hint. An optimizer that updates, in two steps and more and until the end, only
 /// tensors without gradients of no module that was called, while gradients pass a model of which no
 /// parameter moves, has another model's parameters.
-/// Hints: a bias whose gradient is exactly zero (differences of two outputs cancel it); a module
+/// Hints: a bias whose gradient is exactly zero (differences of two outputs cancel it); a parameter
+/// without a gradient beside one that has them, if no loss brought their module a gradient of its
+/// output: the loss of a gradient penalty is made of gradients alone, which what is added to an output
+/// does not change; a module
 /// whose output no recorded module takes (an auxiliary head); a gradient of rounding alone; an
 /// optimizer with a group whose learning rate is 0.
 /// Silent: a gradient that was not recorded of a parameter that moves (sparse ones); fewer than two
@@ -120,12 +123,22 @@ class GradientFlow : public Check {
   }
 
   /// Why a parameter has no gradient, as far as the records say.
-  enum class Lack : uint8_t { kCutOff, kZeros, kUnused, kCancelled };
-  [[nodiscard]] static Lack lack(const Surroundings& around, const Entry& entry) {
+  enum class Lack : uint8_t { kCutOff, kZeros, kUnused, kCancelled, kOnlyAdded };
+  [[nodiscard]] Lack lack(const Surroundings& around, const Entry& entry) const {
     const Known& known = entry.second;
+    if (known.zeros == 0 && known.steps_passed > 0 && known.steps_of_loss == 0 &&
+        any_beside(entry.first.scope))
+      return Lack::kOnlyAdded;
     if (known.zeros > 0)
       return around.names.text(entry.first.name) == "bias" ? Lack::kCancelled : Lack::kZeros;
     return known.steps_passed > 0 || known.consumed ? Lack::kCutOff : Lack::kUnused;
+  }
+
+  /// @return whether a parameter of the module has gradients.
+  [[nodiscard]] bool any_beside(format::StringId scope) const {
+    return std::ranges::any_of(ledger_.parameters, [scope](const Entry& entry) {
+      return entry.first.scope == scope && entry.second.gradients > 0;
+    });
   }
 
   void tell_without(const Surroundings& around, const std::vector<const Entry*>& without) {
@@ -171,6 +184,12 @@ class GradientFlow : public Check {
               "the loss takes differences of outputs, in which the bias cancels; or no unit of "
               "the module fires";
           finding.next = "leave the bias out, if it cancels";
+          break;
+        case Lack::kOnlyAdded:
+          finding.cause =
+              "the loss is made of gradients of the module's output (a gradient penalty), which a "
+              "number that is added to it does not change";
+          finding.next = "nothing, if no other loss is meant to reach the module";
       }
       report(std::move(finding));
     }

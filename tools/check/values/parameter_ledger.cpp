@@ -54,13 +54,31 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   const double rate = around.facts.largest_rate().value_or(1);
   for (const format::StringId scope : called)
     each_of(scope, [](Known& known) { ++known.steps_called; });
-  for (const auto& [scope, outputs] : step.grad_outputs)
-    each_of(scope, [](Known& known) { ++known.steps_passed; });
+  for (const auto& [scope, outputs] : step.grad_outputs) {
+    const bool of_loss = std::ranges::any_of(
+        outputs, [&step](const Value* gradient) { return is_of_loss(step, *gradient); });
+    each_of(scope, [of_loss](Known& known) {
+      ++known.steps_passed;
+      known.steps_of_loss += of_loss ? 1 : 0;
+    });
+  }
   for (const auto& [scope, output] : first_output)
     if (output <= cut_at) each_of(scope, [](Known& known) { known.consumed = true; });
   for (const auto& [parameter, now] : step.parameters)
     follow(parameters[parameter], now, step.number, rate, around.facts);
   note_shares(step);
+}
+
+/// @return false for the gradient of an output that the program asked for (torch.autograd.grad) between
+/// that output and the first loss behind it. The loss may be made of that gradient alone.
+bool ParameterLedger::is_of_loss(const StepValues& step, const Value& gradient) {
+  const auto call =
+      step.calls.find({gradient.place.scope, {}, Phase::kForward, gradient.place.call});
+  if (call == step.calls.end() || call->second.outputs.empty()) return true;
+  const uint64_t made = call->second.outputs.front()->seq;
+  const auto loss =
+      std::ranges::find_if(step.losses, [made](const Value* one) { return one->seq > made; });
+  return loss == step.losses.end() || gradient.seq > (*loss)->seq;
 }
 
 /// Notes the ratio of each gradient to the largest one of its step. The maximum over all steps is

@@ -31,12 +31,13 @@ class ParameterLedger {
     bool frozen = false, initial = false, seen = false;
     bool consumed = false;  ///< a module that a gradient passes takes its module's output
     uint32_t steps_called = 0, steps_passed = 0;
-    uint32_t last_update = 0;  ///< a step
-    uint32_t updates = 0;      ///< records after an optimizer's step
-    uint32_t motions = 0;      ///< updates that changed it
-    uint32_t gradients = 0;    ///< gradients that were not zero
-    uint32_t zeros = 0;        ///< gradients that were zero
-    uint32_t pushes = 0;       ///< updates that should have changed it
+    uint32_t steps_of_loss = 0;  ///< in which a loss brought its module a gradient of its output
+    uint32_t last_update = 0;    ///< a step
+    uint32_t updates = 0;        ///< records after an optimizer's step
+    uint32_t motions = 0;        ///< updates that changed it
+    uint32_t gradients = 0;      ///< gradients that were not zero
+    uint32_t zeros = 0;          ///< gradients that were zero
+    uint32_t pushes = 0;         ///< updates that should have changed it
     double rate = 0;
     double largest = 0;       ///< largest magnitude in its gradients
     double share = 0;         ///< largest ratio of its gradient to the step's largest
@@ -59,6 +60,7 @@ class ParameterLedger {
   bool any_updates = false, any_gradient = false, any_initial = false;
 
  private:
+  [[nodiscard]] static bool is_of_loss(const StepValues& step, const Value& gradient);
   void each_of(format::StringId scope, const std::function<void(Known&)>& act);
   void forget_unused(format::StringId scope);
   void forget_replaced(const StepValues& step, const Surroundings& around);

@@ -62,6 +62,36 @@ TEST_CASE("check no-gradient: a parameter of a called module has none", "[check]
              {"no-gradient", Severity::kHint, 0, "fc1", "param:bias"}});
 }
 
+/// In each step fc2 gives its weight a gradient and its bias none.
+Training without_last_bias(bool by_loss) {
+  Training run = unmoved(training(3), 3, "fc2", "param:bias").erase({}, "fc2", "grad:bias");
+  if (by_loss) return run;
+  // The gradient of its output is asked for before there is a loss, which is made of it.
+  for (uint32_t step = 0; step < 3; ++step)
+    for (const char* scope : {"", "fc2"}) {
+      const StatsSpec asked = run.at(step, scope, "grad_output:0");
+      run.erase(step, scope, "grad_output:0").before(step, "", "loss", asked);
+    }
+  return run;
+}
+
+TEST_CASE("check no-gradient: the last bias, if the loss is a penalty of gradients alone",
+          "[check][no-gradient]") {
+  CHECK(found(without_last_bias(true)) ==
+        List{{"no-gradient", Severity::kWarning, 0, "fc2", "param:bias"}});
+  CHECK(found(without_last_bias(false)) ==
+        List{{"no-gradient", Severity::kHint, 0, "fc2", "param:bias"}});
+  // Another loss brings the output's gradient, and the bias is detached.
+  Training both = without_last_bias(false);
+  StatsSpec passed = both.at(1, "fc2", "grad_output:0");
+  both.before(1, "fc1", "grad:weight", passed);
+  CHECK(found(both) == List{{"no-gradient", Severity::kWarning, 0, "fc2", "param:bias"}});
+  // No parameter of the module has a gradient: what it gives is cut off.
+  Training cut_off = unmoved(without_last_bias(false), 3, "fc2", "param:weight");
+  cut_off.erase({}, "fc2", "grad:weight");
+  CHECK(found(cut_off) == List{{"no-gradient", Severity::kWarning, 0, "fc2", "param:weight"}});
+}
+
 TEST_CASE("check no-gradient: where it is meant, or not known, it is silent",
           "[check][no-gradient]") {
   Training frozen = without_gradient(3);
