@@ -53,6 +53,11 @@ class Npy(FolderTest):
     def load(self, line, out="out"):
         return numpy.load(os.path.join(self.folder, out, line["file"]), allow_pickle=False)
 
+    def test_a_trace_without_values_leaves_nothing(self):
+        plain = os.path.join(os.path.dirname(self.GOLDEN), "tiny.ctrace")
+        self.export(plain, expect=1)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_every_type_comes_back(self):
         index = self.export(self.GOLDEN, expect=0)
         second = weights(500)

@@ -85,6 +85,9 @@ def main():
             written.finish(unfinished, names)
         if hasattr(written, "join"):
             written.join(unfinished)
+        if arguments.format == "npy" and os.path.getsize(os.path.join(unfinished, "index.jsonl")) == 0:
+            return _complain(NOTHING_RECORDED, "the traces hold no values of tensors: record with --mode snapshot, or with a "
+                             "rule that says capture = \"snapshot\"")
         why = refusal()  # what came while the traces were read
         if why:
             return _complain(EXISTS, why)
@@ -92,7 +95,7 @@ def main():
             shutil.rmtree(output)
         os.replace(unfinished, output)
         incomplete |= _follow(following)
-        _say_written(output, arguments.format)
+        _say_written(output)
     except records.NotATrace as error:
         return _complain(UNREADABLE, str(error))
     except OSError as error:
@@ -104,15 +107,12 @@ def main():
     return 3 if incomplete else 0
 
 
-def _say_written(output, form):
+def _say_written(output):
     """Prints one line about the export to standard output."""
     files = [output] if os.path.isfile(output) else [
         os.path.join(folder, name) for folder, _, names in os.walk(output) for name in names]
     size = sum(map(os.path.getsize, files))
     print("%s: %d file%s, %s bytes" % (output, len(files), "" if len(files) == 1 else "s", format(size, ",")))
-    if form == "npy" and not any(name.endswith(".npy") for name in files):
-        _complain(NOTHING_RECORDED, "the traces hold no values of tensors: record with --mode snapshot, or with a rule that says "
-                  "capture = \"snapshot\"")
 
 
 def _follow(exports):
