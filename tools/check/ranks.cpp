@@ -93,6 +93,7 @@ std::vector<Seen> weights_of(const std::string& path, uint32_t step) {
 /// Two ranks in one step.
 struct Compared {
   const Seen* first = nullptr;  ///< the first difference; gradients precede their weights
+  size_t common = 0;            ///< records that both have
   size_t alike = 0;             ///< records that are equal
   size_t alike_gradients = 0, unlike_gradients = 0;  ///< only records with `tells`
   size_t alike_weights = 0, unlike_weights = 0;
@@ -110,6 +111,7 @@ Compared compare(const std::vector<Seen>& a, const std::vector<Seen>& b) {
   for (const Seen& one : a) {
     const auto found = other.find({one.scope, one.slot});
     if (found == other.end()) continue;
+    ++result.common;
     const bool equal = found->second->hash == one.hash;
     if (equal) ++result.alike;
     if (!equal && result.first == nullptr) result.first = &one;
@@ -230,10 +232,13 @@ class Ranks {
     const Seen* const first = compared.first;
     const bool in_gradients =
         first == nullptr ? parting.in_gradients : first->phase != format::Phase::kOptimizer;
+    const bool other_parameters = first == nullptr && !parting.in_gradients;
     finding.text = "Rank " + std::to_string(parting.rank) + " parted from rank " +
                    std::to_string(parting.other) + " in step " + std::to_string(parting.step) +
                    ": " +
-                   (in_gradients ? "their gradients differ." : "equal gradients, other weights.");
+                   (other_parameters ? "they do not update the same parameters."
+                    : in_gradients   ? "their gradients differ."
+                                     : "equal gradients, other weights.");
     const bool meant = meant_to_agree(of(parting.rank), of(parting.other), parting.step, compared);
     const bool averaged = averages(of(parting.other).path, parting.step);
     if (!meant || averaged) finding.severity = Severity::kHint;
@@ -246,9 +251,13 @@ class Ranks {
           (first->scope.empty() ? std::string("the root module") : first->scope));
     }
     finding.evidence.push_back(
-        "equal on both ranks: the weights before this step, " +
-        (compared.alike == 0 ? "and none" : "and " + std::to_string(compared.alike)) +
-        " of its gradients and weights");
+        "equal on both ranks: the weights before this step" +
+        (compared.common == 0
+             ? "; no gradient and no weight of this step is recorded on both"
+             : ", and " +
+                   (compared.alike == 0 ? std::string("none") : std::to_string(compared.alike)) +
+                   " of the " + std::to_string(compared.common) +
+                   " gradients and weights of this step that both have"));
     if (averaged) finding.evidence.push_back("weights are summed over ranks after their update");
     finding.cause =
         finding.severity == Severity::kHint

@@ -40,6 +40,23 @@ TEST_CASE("check replicas-parted: gradients that differ", "[check][ranks]") {
   CHECK(contains(result.findings[0].text, "their gradients differ"));
 }
 
+TEST_CASE("check replicas-parted: optimizers of other parameters", "[check][ranks]") {
+  std::vector<Training> ranks = pair_of(5);
+  for (const char* kind : {"grad", "param"})
+    for (const char* name : {"weight", "bias"})
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        const char* others = rank == 0 ? "fc1" : "fc2";
+        const std::string slot = std::string(kind) + ":" + name;
+        ranks[rank].erase({}, others, slot,
+                          kind == std::string_view("grad") ? Phase::kBackward : Phase::kOptimizer);
+      }
+  const check::CheckResult result = checked(ranks, {"replicas-parted"});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(contains(result.findings[0].text, "they do not update the same parameters"));
+  CHECK(contains(result.findings[0].evidence.at(0),
+                 "no gradient and no weight of this step is recorded on both"));
+}
+
 /// The ranks train alone from a step on.
 void part(std::vector<Training>& ranks, uint32_t first) {
   for (Entry& entry : ranks[1].entries)
