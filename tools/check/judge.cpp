@@ -46,7 +46,7 @@ const char* cause_of(format::FindingKind kind) {
     case Kind::kUsedBeforeWait:
       return "a missing wait(): an asynchronous collective may still use the tensor";
     case Kind::kReceiveOverlaps:
-      return "receptions into one buffer that are on their way at once";
+      return "a buffer that is received into while somebody else still needs what lies there";
     case Kind::kOverwritten:
       return "a kernel that writes, through a raw pointer, memory that somebody still needs";
     case Kind::kAliasPatternDiffers:

@@ -221,6 +221,17 @@ class Ranks {
     return false;
   }
 
+  /// @return a finding of one of the two ranks, in the step in which they part, about a receive that has
+  /// overwritten a gradient; or null.
+  [[nodiscard]] const Finding* received_over(const diff::ReplicaParting& parting) const {
+    for (const uint32_t rank : {parting.rank, parting.other})
+      for (const Finding& one : of(rank).findings)
+        if (one.id == "receive-overlaps" && one.step == parting.step &&
+            one.slot.starts_with("grad:"))
+          return &one;
+    return nullptr;
+  }
+
   void tell_parted(const diff::ReplicaParting& parting) {
     Finding finding{.id = "replicas-parted",
                     .severity = Severity::kError,
@@ -267,6 +278,10 @@ class Ranks {
             ? "gradients that are not reduced (no_sync, a parameter outside of the "
               "reduction, a hook), or a reduction that gives unlike results"
             : "an update that depends on the rank, or memory of the weights was overwritten";
+    if (const Finding* const over = received_over(parting); over != nullptr && in_gradients) {
+      finding.evidence.push_back("rank " + std::to_string(over->rank) + ": " + over->text);
+      finding.cause = over->op + " has received into memory of gradients (receive-overlaps)";
+    }
     finding.next =
         "compare the traces of the two ranks: convtrace-diff TRACE OTHER names the first value "
         "that differs";

@@ -31,7 +31,8 @@ bool contains(const TensorStats& outer, const TensorStats& inner) {
 
 }  // namespace
 
-/// A reduction of whole gradients behind a receive sums up what that has left there.
+/// A reduction of whole gradients behind a receive sums up what that has left there, and in front of it
+/// leaves nothing to receive.
 bool Exchanged::is_reduced_whole(const TensorStats& one, const TensorStats& gradient) const {
   return definitions_.text(one.op) == "all_reduce" && contains(one, gradient);
 }
@@ -50,11 +51,18 @@ void Exchanged::see(const TensorStats& event) {
 std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradient) const {
   if (all_.size() == kMost) return {};
   const TensorStats* first = nullptr;
+  bool is_reduced = false;
   std::vector<std::pair<uint64_t, uint64_t>> parts;
   for (const auto& [tensor, replacing] : all_) {
     if (!overlap(tensor, gradient)) continue;
-    if (!replacing && (first == nullptr || !is_reduced_whole(tensor, gradient))) return {};
-    if (!replacing) continue;
+    if (!replacing && !is_reduced_whole(tensor, gradient)) return {};
+    if (!replacing) {
+      is_reduced |= first == nullptr;
+      continue;
+    }
+    // Behind a reduction a part may be dealt out again on purpose, as the rows that one rank has worked
+    // on. A message from one rank to another hardly is.
+    if (is_reduced && definitions_.text(tensor.op) != "recv") return {};
     if (first == nullptr) first = &tensor;
     parts.emplace_back(std::max(tensor.address, gradient.address),
                        std::min(tensor.address + tensor.bytes, gradient.address + gradient.bytes));
@@ -67,7 +75,8 @@ std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradien
     end = std::max(end, to);
   }
   if (covered == gradient.bytes) return {};
-  return Overwritten{.by = *first, .address = parts.front().first, .bytes = covered};
+  return Overwritten{
+      .by = *first, .address = parts.front().first, .bytes = covered, .is_reduced = is_reduced};
 }
 
 }  // namespace convtrace::judge

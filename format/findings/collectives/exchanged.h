@@ -4,8 +4,8 @@
 /// accident.
 ///
 /// Criterion: a receive has overwritten a part of a gradient that the optimizer takes, and since the
-/// backward pass no other part of it was sent or received, except by a later all_reduce of the whole
-/// gradient. A reduction written by hand, of gradients or of a flat buffer, is no finding: it sends or
+/// backward pass no other part of it was sent or received, except by an all_reduce of the whole
+/// gradient, and in front of a message (recv) by one, too. A reduction written by hand, of gradients or of a flat buffer, is no finding: it sends or
 /// receives each gradient completely. Receives before the backward pass are not considered, because
 /// the program may be done with their values.
 ///
@@ -27,6 +27,7 @@ class Exchanged {
   struct Overwritten {
     format::TensorStats by{};  ///< without its arrays
     uint64_t address = 0, bytes = 0;
+    bool is_reduced = false;  ///< the whole gradient was, before the receive
   };
 
   /// @param definitions  of the trace; outlive this.

@@ -23,7 +23,10 @@ struct FlightFinding {
   format::Op call{};        ///< the collective's tensor, when the call was made
   bool written = false;     ///< by the program; else it was read
   format::StackId until{};  ///< written: the program's line that waits; none: it never does
+  uint64_t copied = 0;      ///< used-before-wait: the number of gradients that were copied, or 0
+  uint64_t ranks = 0;       ///< of the sum that they were to be
   uint64_t whole = 0;       ///< receive-overlaps: bytes of the overwritten gradient, or 0
+  bool reduced = false;     ///< receive-overlaps: that gradient had been reduced
   format::Op other{};       ///< receive-overlaps: the tensor of the earlier call
   bool one_call = false;    ///< receive-overlaps: both are of one call, which is over
   format::Level level = format::Level::kError;

@@ -37,6 +37,7 @@ void FlightJudge::see(const format::Event& event, Findings& findings) {
   if (const auto* op = std::get_if<format::Op>(&event)) return on(*op, findings);
   const auto* const stats = std::get_if<format::TensorStats>(&event);
   any_ |= stats != nullptr && stats->collective != 0;
+  if (const auto* call = std::get_if<format::Collective>(&event)) buckets_.see(*call);
   if (!any_) return;
   if (stats != nullptr) {
     on(*stats, findings);
@@ -63,6 +64,7 @@ void FlightJudge::on(const format::Op& event, Findings& findings) {
 
 void FlightJudge::on_call(const format::Op& event, Findings& findings) {
   any_ = true;
+  if (event.written) buckets_.begins(event);
   Flight flight{.serial = ++last_, .call = event, .told = false, .changed = {}};
   for (Flight& other : flights_) {
     // Two calls may send the same memory.
@@ -163,6 +165,7 @@ FlightJudge::Kind FlightJudge::kind_of(format::StringId slot) {
 void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
   if (event.collective != 0) {
     exchanged_.see(event);
+    buckets_.see(event);
     look_at_windows(event, findings);
   }
   if (event.op || event.collective != 0) return;
@@ -170,7 +173,12 @@ void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
   const bool updated = kind == Kind::kParameter && event.place.phase == format::Phase::kOptimizer;
   if (kind == Kind::kParameter) keep(event);
   if (kind == Kind::kGradient) look_at_gradient(event, findings);
-  if (updated) exchanged_.forget();
+  if (kind == Kind::kGradient || kind == Kind::kUnclipped)
+    buckets_.take(event, kind == Kind::kUnclipped);
+  if (updated) {
+    exchanged_.forget();
+    look_at_buckets(findings);
+  }
   if (flights_.empty()) return;
   const uint32_t thread = event.header.thread;
   if (updated || kind == Kind::kNorm) {
@@ -192,6 +200,22 @@ void FlightJudge::on(const format::TensorStats& event, Findings& findings) {
     take(event.header, event.place, event.slot, {event.value, event.address, event.bytes}, end);
 }
 
+void FlightJudge::look_at_buckets(Findings& findings) {
+  const std::optional<FlatBuckets::Found> found = buckets_.updated();
+  if (!found) return;
+  FlightFinding finding;
+  finding.header = found->header;
+  finding.place = found->place;
+  finding.slot = found->slot;
+  finding.address = found->call.address;
+  finding.bytes = found->call.bytes;
+  finding.call = found->call;
+  finding.copied = found->gradients;
+  finding.ranks = found->ranks;
+  finding.level = format::Level::kWarning;
+  say(std::move(finding), findings);
+}
+
 void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& findings) {
   const std::optional<Exchanged::Overwritten> found = exchanged_.look(event);
   if (!found) return;
@@ -203,6 +227,8 @@ void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& f
   finding.address = found->address;
   finding.bytes = found->bytes;
   finding.whole = event.bytes;
+  finding.reduced = found->is_reduced;
+  if (finding.reduced) finding.level = format::Level::kWarning;
   finding.call.header = found->by.header;
   finding.call.op = found->by.op;
   finding.call.slot = found->by.slot;
@@ -352,6 +378,7 @@ void FlightJudge::forget() {
   windows_.clear();
   sent_.reset();
   exchanged_.forget();
+  buckets_.forget();
   flights_.clear();
   uses_.clear();
   tensors_.clear();

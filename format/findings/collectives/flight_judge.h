@@ -7,6 +7,8 @@
 ///   tagged op took memory that a collective writes, and had not waited for the collective when it
 ///   was done. A taker that waits inside, or that hands the tensor on as its output, is innocent.
 ///   A module takes its parameters, too, if all of them are being written.
+/// - used-before-wait, copied: gradients are those of this rank alone, which it had sent in a flat
+///   buffer (flat_buckets.h): a warning.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
 ///   for, or two receptions of one call have a part in common (windows of an all_gather); or a part
@@ -30,6 +32,7 @@
 #include <vector>
 
 #include "format/findings/collectives/exchanged.h"
+#include "format/findings/collectives/flat_buckets.h"
 #include "format/findings/collectives/flight_finding.h"
 #include "format/model/definitions.h"
 #include "format/model/events.h"
@@ -43,7 +46,7 @@ class FlightJudge {
 
   /// @param definitions  of the trace; outlive this.
   explicit FlightJudge(const format::Definitions& definitions)
-      : definitions_(definitions), exchanged_(definitions) {}
+      : definitions_(definitions), exchanged_(definitions), buckets_(definitions) {}
 
   /// @return whether this class makes findings of that kind.
   [[nodiscard]] static bool judges(format::FindingKind kind) {
@@ -101,6 +104,7 @@ class FlightJudge {
   void on_awaited(const format::Op& event, Findings& findings);
   void on_op_end(const format::Op& event, Findings& findings);
   void look_at_windows(const format::TensorStats& event, Findings& findings);
+  void look_at_buckets(Findings& findings);
   void look_at_gradient(const format::TensorStats& event, Findings& findings);
   void take(const format::EventHeader& header, const format::Place& place, format::StringId slot,
             const Memory& memory, End end);
@@ -117,6 +121,7 @@ class FlightJudge {
 
   const format::Definitions& definitions_;
   Exchanged exchanged_;
+  FlatBuckets buckets_;
   std::vector<std::optional<Kind>> kinds_;  ///< by slot
   bool any_ = false;                        ///< there was a call
   uint64_t last_ = 0;

@@ -30,6 +30,20 @@ std::string used(const FlightFinding& finding, const format::Definitions& defini
          "on what the collective returned before the tensor is used.";
 }
 
+std::string copied(const FlightFinding& finding, const format::Definitions& definitions) {
+  const bool one = finding.copied == 1;
+  return called(finding.call, definitions) +
+         ", was read before the program had waited for it: " + std::to_string(finding.copied) +
+         (one ? " gradient" : " gradients") + " that the optimizer takes, " + (one ? "" : "from ") +
+         tensor_text(finding.slot, {}, finding.place, definitions) + (one ? ", is" : " on, are") +
+         " what this rank had sent there, divided by " + std::to_string(finding.ranks) +
+         ", and not what it received, by the sums of all elements, of magnitudes and of squares "
+         "and "
+         "the largest magnitude. The ranks then train alone, with smaller gradients. Call wait() "
+         "on "
+         "what the collective returned before its tensor is read.";
+}
+
 std::string written(const FlightFinding& finding, const format::Definitions& definitions) {
   const std::string line = at_line(finding.until, definitions);
   std::string text = called(finding.call, definitions) + ", was written by the program ";
@@ -51,8 +65,11 @@ std::string received_over(const FlightFinding& finding, const format::Definition
          std::string(definitions.text(finding.call.op)) + " has overwritten " +
          std::to_string(finding.bytes) + " of the " + std::to_string(finding.whole) + " bytes of " +
          tensor_text(finding.slot, {}, finding.place, definitions) +
-         " since the backward pass, and the optimizer takes it. The rest of that gradient was "
-         "not received, so it is no exchange of gradients. Receive into memory of its own.";
+         " since the backward pass, and the optimizer takes it. " +
+         (finding.reduced
+              ? "All ranks had reduced that gradient before, and have no longer the same one."
+              : "The rest of that gradient was not received, so it is no exchange of gradients.") +
+         " Receive into memory of its own.";
 }
 
 std::string overlapping(const FlightFinding& finding, const format::Definitions& definitions) {
@@ -81,7 +98,9 @@ std::string describe(const FlightFinding& finding, const format::Definitions& de
   if (finding.kind == format::FindingKind::kReceiveOverlaps) {
     text = overlapping(finding, definitions);
   } else {
-    text = finding.written ? written(finding, definitions) : used(finding, definitions);
+    text = finding.copied != 0 ? copied(finding, definitions)
+           : finding.written   ? written(finding, definitions)
+                               : used(finding, definitions);
   }
   return text + repeated_text(finding.occurrence);
 }

@@ -1,6 +1,9 @@
 #include "format/findings/collectives/flight_judge.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -244,6 +247,16 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     CHECK(p.findings[0].bytes == kBytes - 200);
     CHECK(p.findings[0].whole == kBytes);
   }
+  SECTION("behind a reduction of all of it") {
+    exchanges("all_reduce", "sent:0", {.bytes = 1000});
+    exchanges("all_reduce", "received:0", {.bytes = 1000});
+    exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    steps();
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(describe(p.findings[0], p.definitions).find("All ranks had reduced that gradient") !=
+          std::string::npos);
+  }
   SECTION("in memory that was there before the trace") {
     exchanges("recv", "received:0", {.offset = 200, .bytes = 500, .generation = 0});
     p.record("h.1", "grad:weight", {.generation = 0}, Phase::kBackward);
@@ -256,9 +269,22 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     CHECK(p.findings.size() == 1);
   }
   SECTION("or not") {
-    SECTION("a reduction came first") {
+    SECTION("a reduction came first, and what one rank has made of a part is dealt out") {
       exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("broadcast", "received:0", {.offset = 200, .bytes = 500});
+    }
+    SECTION("a reduction came first, and parts are sent in turn") {
+      exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("send", "sent:0", {.bytes = 200});
       exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    }
+    SECTION("a reduction of a part came first") {
+      exchanges("all_reduce", "received:0", {.bytes = 200});
+      exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
+    }
+    SECTION("a reduction came first, and all of it was received") {
+      exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("recv", "received:0", {.bytes = 500});
     }
     SECTION("as a whole") {
       exchanges("recv", "received:0", {.bytes = 100});
@@ -279,6 +305,131 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     steps();
     CHECK(p.findings.empty());
   }
+}
+
+/// Statistics of a tensor of floats.
+format::Stats stats_of(const std::vector<float>& values) {
+  format::Stats stats;
+  stats.count = stats.finite = values.size();
+  double sum = 0, l1 = 0, squares = 0, amax = 0;
+  for (const float value : values) {
+    sum += value;
+    l1 += std::abs(value);
+    squares += double{value} * value;
+    amax = std::max(amax, std::abs(double{value}));
+  }
+  stats.sum = format::WideScalar::f64(sum);
+  stats.l1 = format::WideScalar::f64(l1);
+  stats.amax = format::Scalar::f64(amax);
+  stats.l2 = std::sqrt(squares);
+  return stats;
+}
+
+/// A training that sums up its gradients in one flat tensor, over two ranks.
+struct FlatProgram : Program {
+  std::vector<float> mine = {1, -2, 3, 0.5, 4, -1, 2.5, 7, -6, 1.5};
+  std::vector<float> others = {2, 1, -1, 5, -3, 0.25, 1, 2, 8, -4};
+  uint32_t ranks = 2, step = 0;
+  uint64_t calls = 0;
+  const char* reduction = "sum";
+  format::DType dtype = format::DType::kF32;
+
+  void tell(format::Event event) {
+    format::header_of(event).step = step;
+    judge.see(event, findings);
+  }
+  void values(const char* scope, const char* op, const char* slot, Phase phase,
+              const std::vector<float>& numbers, bool of_call) {
+    format::TensorStats event;
+    event.place = {definitions.intern(scope), 0, phase};
+    if (*op != '\0') event.op = definitions.intern(op);
+    event.slot = definitions.intern(slot);
+    event.address = of_call ? kBuffer : 0x90000;
+    event.bytes = numbers.size() * sizeof(float);
+    event.value = {.storage = of_call ? 0U : 9U, .generation = of_call ? 5U : 6U};
+    event.dtype = dtype;
+    event.capture = format::Capture::kStats;
+    event.stats = stats_of(numbers);
+    event.collective = of_call ? calls : 0;
+    tell(event);
+  }
+  [[nodiscard]] std::vector<float> sum() const {
+    std::vector<float> all = mine;
+    for (size_t i = 0; i < all.size(); ++i) all[i] += others[i];
+    return all;
+  }
+  /// A step whose gradients are `taken`, times a factor.
+  void trains(const std::vector<float>& taken, float factor, bool waits = true) {
+    format::Collective call;
+    call.op = definitions.intern("all_reduce");
+    call.reduction = definitions.intern(reduction);
+    call.group_size = ranks;
+    call.id = ++calls;
+    tell(call);
+    values("", "all_reduce", "sent:0", Phase::kCommunication, mine, true);
+    const Part whole{.bytes = mine.size() * sizeof(float)};
+    tell(op(OpMoment::kInFlight, "all_reduce", "received:0", whole, true));
+    if (waits) {
+      tell(op(OpMoment::kAwaited, "all_reduce", "received:0", whole, false));
+      values("", "all_reduce", "received:0", Phase::kCommunication, sum(), true);
+    }
+    std::vector<float> one, two;
+    for (size_t i = 0; i < taken.size(); ++i) (i < 4 ? one : two).push_back(taken[i] * factor);
+    values("h.0", "", "grad:bias", Phase::kBackward, {3, 4}, false);
+    values("h.1", "", "grad:weight", Phase::kBackward, one, false);
+    values("h.2", "", "grad:weight", Phase::kBackward, two, false);
+    values("h.1", "", "param:weight", Phase::kOptimizer, {1, 2, 3, 4}, false);
+    ++step;
+  }
+};
+
+TEST_CASE("gradients that were copied from a flat tensor before its sum had come", "[flights]") {
+  FlatProgram p;
+  SECTION("in two steps") {
+    p.trains(p.mine, 0.5F);
+    CHECK(p.findings.empty());  // a scheme that adds the others' parts later begins so
+    p.trains(p.mine, 0.5F);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.definitions.text(p.findings[0].place.scope) == "h.1");
+    CHECK(p.findings[0].copied == 2);
+    const std::string text = describe(p.findings[0], p.definitions);
+    CHECK(text.find("what this rank had sent there, divided by 2") != std::string::npos);
+    return;
+  }
+  const auto twice = [&p](const std::vector<float>& taken, float factor, bool waits = true) {
+    for (int i = 0; i < 3; ++i) p.trains(taken, factor, waits);
+  };
+  SECTION("as they should be") { twice(p.sum(), 0.5F); }
+  SECTION("summed up to look at them") { twice(p.mine, 1); }
+  SECTION("clipped") { twice(p.mine, 0.37F); }
+  SECTION("the others' parts come later") { twice(p.mine, 0.5F, false); }
+  SECTION("ranks with equal data") {
+    p.others = p.mine;
+    twice(p.mine, 0.5F);
+  }
+  SECTION("ranks whose gradients are zeros") {
+    p.mine.assign(10, 0);
+    twice(p.mine, 0.5F);
+  }
+  SECTION("one rank") {
+    p.ranks = 1;
+    twice(p.mine, 1);
+  }
+  SECTION("a largest value") {
+    p.reduction = "max";
+    twice(p.mine, 0.5F);
+  }
+  SECTION("of 16 bits") {
+    p.dtype = format::DType::kBF16;
+    twice(p.mine, 0.5F);
+  }
+  SECTION("another part of it") {
+    std::vector<float> other = p.mine;
+    other[3] += 0.01F;
+    twice(other, 0.5F);
+  }
+  CHECK(p.findings.empty());
 }
 
 TEST_CASE("a tagged op has used what was on its way when it began", "[flights]") {
