@@ -135,6 +135,44 @@ class MoreModels(RegionTest):
         self.check_model("dynamic", [], [])
 
 
+class Breaks(RegionTest):
+    """Modes that are switched, graphs that break, and custom ops, in regions."""
+
+    def run_models(self, kind, *names):
+        trace = os.path.join(self.folder, kind + ".ctrace")
+        done = self.run_program("compiled_models.py", kind, *names, CONVTRACE_OUTPUT=trace, TORCHINDUCTOR_CACHE_DIR=self.cache)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return trace
+
+    def check_models(self, *names):
+        eager, compiled = self.run_models("eager", *names), self.run_models("compiled", *names)
+        report, text = self.compare(eager, compiled)
+        self.assertIn(report["verdict"], ("same", "rounding"), text)
+        shapes = [{(r["step"], r["phase"], r["scope"], r["call"], r["slot"]): r["shape"] for r in self.records(trace)
+                   if r["record"] == "stats" and not r["op"] and r["slot"].startswith(("output", "grad_output"))}
+                  for trace in (eager, compiled)]
+        both = shapes[0].keys() & shapes[1].keys()
+        self.assertEqual([one for one in both if shapes[0][one] != shapes[1][one]], [])
+        return eager, both
+
+    def test_custom_ops_are_in_their_modules(self):
+        eager, both = self.check_models("NoGrad", "Gates", "Shapes")
+        self.assertLessEqual({(step, "forward", name, 0, "output:0")
+                              for step, name in ((0, "first"), (2, "Gates.first"), (4, "Shapes.second"))}, both)
+        faulty = self.run_models("faulty", "NoGrad", "Gates", "Shapes")
+        ops = {(r["step"], r["scope"], r["call"]) for r in self.records(faulty)
+               if r["record"] == "op" and r["op"] == "compiled_models::gate"}
+        self.assertLessEqual({(step, "Gates." + name, 0) for step in (2, 3) for name in ("gate_1", "gate_2")}, ops)
+        report, text = self.compare(eager, faulty)
+        self.assertEqual((report["verdict"], report["root"]["scope"], report["root"]["op"], report["root"]["slot"]),
+                         ("diverged", "Gates.gate_1", "compiled_models::gate", "output:0"), text)
+
+    @long("test_custom_ops_are_in_their_modules, two others of these models")
+    def test_each_model_is_what_it_is_without_compilation(self):
+        self.check_models("NoGrad", "Autocast", "AutocastBetween", "WithoutGradients", "Checkpointed", "CheckpointedModule",
+                          "Disabled", "Broken", "OfANumber", "Gates", "Detached", "Shapes")
+
+
 class OtherParts(RegionTest):
     """Compiled code beside a model, or compiled in another way."""
 

@@ -6,7 +6,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interposer", "observer"))
 
-from convtrace_observer.compiled import graph, kernel_source, sources, twin, wrapper_source  # noqa: E402
+from convtrace_observer.base import values  # noqa: E402
+from convtrace_observer.compiled import calls, graph, kernel_source, sources, twin, wrapper_source  # noqa: E402
 
 # As PyTorch 2.11 writes a region for a GPU, with less in it.
 REGION = """# AOT ID: ['3_forward']
@@ -113,6 +114,10 @@ def call(args):
         self.assertEqual([call.op for call in function.calls], ["aten::mm"])
         made_of = sources.Sources(function, graph_of())
         self.assertEqual([name for name, _ in made_of.read[function.calls[0]]], ["0"])
+        function, = wrapper_source.read(text, [], lambda namespace: namespace == "mine")
+        self.assertEqual([(call.kind, call.op) for call in function.calls], [("custom", "mine::op"), ("extern", "aten::mm")])
+        made_of = sources.Sources(function, graph_of())
+        self.assertEqual([name for name, _ in made_of.read[function.calls[1]]], ["0"])
 
 
 class Modules(unittest.TestCase):
@@ -253,6 +258,22 @@ class HeldBack(unittest.TestCase):
         self.assertEqual(self.traces("# 3", mm, "# 4", "cpp_fused_a_0(buf0)", mm), ["line 3", "", "line 4"])
 
 
+class Outputs(unittest.TestCase):
+    def shaped(self, dims, shape):
+        value = values.Memory(*[0] * 10, ())._replace(rank=len(dims) // 2, dims=dims)
+        found = calls._shaped(value, shape)
+        return None if found is None else found.dims[:found.rank]
+
+    def test_a_module_returns_no_value_of_another_shape(self):
+        self.assertEqual(self.shaped((8, 16, 16, 1), (8, 16)), (8, 16))
+        self.assertEqual(self.shaped((8, 16, 16, 1), (2, 4, 16)), (2, 4, 16))  # a product of all rows
+        self.assertEqual(self.shaped((2, 3, 4, 4, 48, 1, 12, 3), (2, 3, 4, 4)), (2, 3, 4, 4))  # channels are last
+        for shape in (8,), (8, 15), (16, 16), (8, 16, 2), ():
+            self.assertIsNone(self.shaped((8, 16, 16, 1), shape))
+        self.assertIsNone(self.shaped((16, 8, 1, 16), (8, 16)))  # elements in another order
+        self.assertIsNone(self.shaped((8, 16, 32, 1), (8, 16)))
+
+
 class Twins(unittest.TestCase):
     SOURCE = "def call(args):\n    a, = args\n    if True:\n        b = work(a)\n    return b\n"
 
@@ -274,6 +295,20 @@ class Twins(unittest.TestCase):
         both.switch(False)
         said.clear()
         self.assertEqual((function([1]), said), (2, ["work"]))
+
+    def test_a_call_inside_a_module_leaves_it_also_if_it_raises(self):
+        import ast
+        said, names = [], {"work": lambda a: said.append("work") or 1 / a}
+        exec(self.SOURCE, names)
+        names[twin.ENTER] = lambda number: said.append(("enter", number)) or "before"
+        names[twin.LEAVE] = lambda before: said.append(("leave", before))
+        node = ast.parse(self.SOURCE).body[0]
+        twin.Twin(names["call"], node, {id(node.body[1].body[0]): 7}).switch(True)
+        self.assertEqual(names["call"]([1]), 1)
+        self.assertEqual(said, [("enter", 7), "work", ("leave", "before")])
+        with self.assertRaises(ZeroDivisionError):
+            names["call"]([0])
+        self.assertEqual(said[3:], said[:3])
 
 
 class KernelSources(unittest.TestCase):

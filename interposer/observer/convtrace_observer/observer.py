@@ -70,7 +70,7 @@ class Observer(State):
         self.read.memory, self.read.number_of = self.hot.memory, self.hot.number
         self.awaited = awaited.Awaited(self)
         self.collectives = collectives.Collectives(self, torch)
-        self.regions = regions.Regions(self, torch)
+        self.regions = regions.Regions(self, torch, ops.TORCH_NAMESPACES)
         self._parts = (self.collectives, self.regions, triton_kernels.TritonKernels(self), self.tuning, self.modules,
                        self.optimizers, self.backward, clipping.Clipping(self, torch),
                        ops.CustomOps(self, torch), padding.Labels(self, torch))

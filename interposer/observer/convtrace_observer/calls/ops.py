@@ -122,7 +122,12 @@ class CustomOps:
 
     def _library_begins(self, args, kwargs):
         tag = None if self._is_off() else self._library_tags.of(args[0])
-        return None if tag is None else self._begin(tag, args[1:], kwargs or {})
+        if tag is None:
+            return None
+        around = self._observer.threads.state.op
+        if around is not None and around.name == tag.name:
+            return None  # a dispatch mode, as of the first run of a compiled region, passes on the call that is being recorded
+        return self._begin(tag, args[1:], kwargs or {})
 
     def _function_begins(self, args, kwargs):
         if self._is_off():

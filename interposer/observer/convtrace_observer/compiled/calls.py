@@ -67,7 +67,8 @@ class Calls:
         @param names  the modules' names by their addresses
         @param with_inputs  False: of operands that belong to a module around the call only the module's output is recorded,
         or its gradient
-        @return the call's number for before() and after(), and its inputs and outputs as (name, expression)"""
+        @return the call's number for before() and after(), and its inputs and outputs as (name, expression); of a custom op the
+        number for enter() alone"""
         observer, node = self._observer, made_of.of[call]
         site = _Site()
         site.region, site.is_backward, site.is_first = region, is_backward, is_first
@@ -81,12 +82,15 @@ class Calls:
             site.ends, site.shape = node.ends, node.shape
         if not with_inputs:
             inputs = inputs[:1] if is_backward and site.ends else []
+        if call.kind == wrapper_source.CUSTOM:
+            inputs = outputs = ()
         site.inputs = tuple(observer.modules.slot("input", name) for name, _ in inputs if with_inputs)
         site.outputs = tuple(observer.modules.slot("output", name) for name, _ in outputs
                              if with_inputs or is_backward or not site.ends)
         self._tell(call, site, node.trace if node is not None and node.trace else call.trace)
         self._sites.append(site)
-        return len(self._sites) - 1, inputs, outputs
+        number = len(self._sites) - 1
+        return number if call.kind == wrapper_source.CUSTOM else (number, inputs, outputs)
 
     def _tell(self, call, site, trace):
         thread, place = self._observer.threads.state, "%s.%s" % (site.modules[-1][0], call.op)
@@ -143,6 +147,32 @@ class Calls:
         """Records the outputs of a call. The generated code calls this after it. `operands`: the outputs."""
         if self._observer.capture:
             self._record(self._observer.threads.state, number, operands, True)
+
+    def enter(self, number):
+        """Enters the module of a custom op, which is recorded when it is called. The generated code calls this before it, and
+        leave() behind it, in steps whose values are wanted.
+        @return the word for leave(); None if the place stays"""
+        try:
+            observer, site = self._observer, self._sites[number]
+            thread = observer.threads.state
+            if not observer.capture:
+                return None
+            if site.is_first:
+                self._begin(thread, site)
+            run = self._running.get((site.region, site.is_backward))
+            if run is None:
+                return None
+            place, call = self._call(site, run, engine.BACKWARD if site.is_backward else thread.slot[1], -1)
+            before, thread.slot[0] = thread.slot[0], call << 32 | place.id
+            return before
+        except Exception as error:
+            self._observer.failed("compiled call", error)
+            return None
+
+    def leave(self, before):
+        """Returns from enter() to where the region runs."""
+        if before is not None:
+            self._observer.threads.state.slot[0] = before
 
     @spent.sampled
     def _record(self, thread, number, operands, is_output):

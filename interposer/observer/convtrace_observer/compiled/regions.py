@@ -22,8 +22,9 @@ class _Compilation(threading.local):
 
 
 class Regions:
-    def __init__(self, observer, torch):
-        self._observer, self._torch = observer, torch
+    def __init__(self, observer, torch, of_torch):
+        """@param of_torch  the namespaces of torch.ops that have no custom ops"""
+        self._observer, self._torch, self._of_torch = observer, torch, of_torch
         self._wanted = observer.port.setting("CONVTRACE_COMPILED")
         self._calls = calls.Calls(observer)
         self._current = _Compilation()
@@ -165,8 +166,9 @@ class Regions:
             region = calls.Region(key[0] or "", entry.place.name if entry is not None else None, self._current.roots, kind == "forward")
         if known is None:
             return  # the graph is not Dynamo's
-        names.update({twin.BEFORE: self._calls.before, twin.AFTER: self._calls.after, twin.BEGINS: self._calls.begins})
-        functions = wrapper_source.read(text, line_map)
+        names.update({twin.BEFORE: self._calls.before, twin.AFTER: self._calls.after, twin.BEGINS: self._calls.begins,
+                      twin.ENTER: self._calls.enter, twin.LEAVE: self._calls.leave})
+        functions = wrapper_source.read(text, line_map, lambda namespace: namespace not in self._of_torch)
         of_modules = {address: entry.place.name for address, entry in self._observer.names.by_address().items()}
         # Parts that CUDA graphs are made of are functions of their own.
         first = "partition_0" if any(one.node.name == "partition_0" for one in functions) else "call"
@@ -177,7 +179,7 @@ class Regions:
             made_of = sources.Sources(function, known, saved)
             if function.node.name == "call" and not is_backward and key[0] is not None and len(self._known) < _MAX_REGIONS:
                 self._known[key] = known, region, made_of.returned
-            calls_of = [call for call in function.calls if self._wanted == _ALL or call.kind == wrapper_source.EXTERN]
+            calls_of = [call for call in function.calls if self._wanted == _ALL or call.kind != wrapper_source.KERNEL]
             is_first = function.node.name == first
             observed = {}
             for call in calls_of:

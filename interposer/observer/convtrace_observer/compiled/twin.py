@@ -7,6 +7,7 @@ import ast
 import weakref
 
 BEFORE, AFTER, BEGINS = "_convtrace_before", "_convtrace_after", "_convtrace_begins"
+ENTER, LEAVE, _PLACE = "_convtrace_enter", "_convtrace_leave", "_convtrace_place"
 
 
 class Twin:
@@ -17,7 +18,7 @@ class Twin:
     def __init__(self, function, node, observed, run=None):
         """@param node  the function as ast, which becomes the observed one
         @param observed  id() of a call's statement -> (its number for the observer, its inputs, its outputs), these as
-            (name, expression)
+            (name, expression); or the number alone of a call that enters a module and leaves it
         @param run  number for the observer when the function begins, also in steps without values: the observed version
             then runs in all steps. None: the beginning is not reported
         """
@@ -51,7 +52,9 @@ def _insert(node, wanted):
             continue
         result = []
         for statement in block:
-            if id(statement) in wanted:
+            if type(wanted.get(id(statement))) is int:
+                result += _entering(wanted[id(statement)], statement)
+            elif id(statement) in wanted:
                 number, inputs, outputs = wanted[id(statement)]
                 if inputs:
                     result.append(_told(BEFORE, number, inputs, statement))
@@ -66,3 +69,11 @@ def _told(name, number, operands, statement):
     values = ast.Tuple([expression for _, expression in operands], ast.Load())
     told = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), values], []))
     return ast.copy_location(told, statement)
+
+
+def _entering(number, statement):
+    """@return a statement as it runs inside a module, which is left also if it raises."""
+    enter = ast.Call(ast.Name(ENTER, ast.Load()), [ast.Constant(number)], [])
+    leave = ast.Call(ast.Name(LEAVE, ast.Load()), [ast.Name(_PLACE, ast.Load())], [])
+    around = [ast.Assign([ast.Name(_PLACE, ast.Store())], enter), ast.Try([statement], [], [], [ast.Expr(leave)])]
+    return [ast.copy_location(one, statement) for one in around]

@@ -11,7 +11,7 @@ import warnings
 
 from . import kernel_source
 
-KERNEL, EXTERN = "kernel", "extern"
+KERNEL, EXTERN, CUSTOM = "kernel", "extern", "custom"
 
 _HEADER = re.compile(r"# AOT ID: \['(\d+)_(\w+)'\]")
 _COMMENT = re.compile(r"# (?:Topologically Sorted|Unsorted) Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
@@ -22,7 +22,7 @@ _ASYNC = "async_compile"
 
 
 class Call:
-    """A call in the generated code. `kernel` is its name there, `op` a name without the kernel's number, which changes
+    """A call in the generated code; its outputs are not known if it is CUSTOM. `kernel` is its name there, `op` a name without the kernel's number, which changes
     with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
     of the region's graph that it was made of, if Inductor tells them. `trace`: the stack trace of the last of them. `made`:
     output of a kernel -> names of the inputs that it depends on. `dropped`: (name, owner) of a view of the owner's memory that
@@ -55,14 +55,15 @@ def region_kind(text):
     return found.groups() if found else None
 
 
-def read(text, line_map):
+def read(text, line_map, is_custom=lambda namespace: False):
     """@param line_map  (first line, stack trace) pairs in order of lines, as Inductor gives them to its loader
+    @param is_custom  whether a namespace of torch.ops has custom ops, whose calls are CUSTOM
     @return the Functions of a region's file that call kernels, and the one that runs the region, `call`.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of escapes in the texts of kernels
         tree = ast.parse(text)
-    reader = _Reader(text, tree, line_map)
+    reader = _Reader(text, tree, line_map, is_custom)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     functions += [node for owner in tree.body if isinstance(owner, ast.ClassDef)
                   for node in owner.body if isinstance(node, ast.FunctionDef)]
@@ -72,8 +73,8 @@ def read(text, line_map):
 
 
 class _Reader:
-    def __init__(self, text, tree, line_map):
-        self._lines = text.split("\n")
+    def __init__(self, text, tree, line_map, is_custom):
+        self._lines, self._is_custom = text.split("\n"), is_custom
         self._starts = [line for line, _ in line_map]
         self._traces = [trace or "" for _, trace in line_map]
         self._kernels = dict(_kernels(tree))
@@ -91,7 +92,7 @@ class _Reader:
             if call is not None:
                 self._place(call, function)
                 function.calls.append(call)
-            elif isinstance(statement, ast.Assign):
+            if isinstance(statement, ast.Assign) and (call is None or call.kind == CUSTOM):
                 self._assignment(function, statement)
             elif isinstance(statement, ast.Return):
                 values = statement.value.elts if isinstance(statement.value, ast.Tuple) else []
@@ -115,8 +116,9 @@ class _Reader:
         assigned = {one.id for one in targets if isinstance(one, ast.Name)}
         for node in ast.walk(statement):
             owner = self._unused.pop(node.id, None) if isinstance(node, ast.Name) else None
-            if owner and node.id in assigned and function.calls:
-                function.calls[-1].dropped = (node.id, owner)
+            made = [call for call in function.calls if call.kind != CUSTOM] if owner and node.id in assigned else ()
+            if made:
+                made[-1].dropped = (node.id, owner)
         if assigned and self._lines[statement.lineno - 1].endswith("# alias"):
             self._unused.update((name, variable(statement.value)) for name in assigned)
 
@@ -133,6 +135,9 @@ class _Reader:
             call = Call(KERNEL, parts[0], "inductor::" + _NUMBER.sub("", parts[0]), inputs, outputs, statement)
             call.made = kernel.made
             return call
+        if parts[:2] == ("torch", "ops") and len(parts) > 4 and self._is_custom(parts[2]):
+            inputs = [(str(index), one) for index, one in enumerate(value.args)]
+            return Call(CUSTOM, ".".join(parts), "::".join(parts[2:4]), inputs, [], statement)
         op = _aten_name(parts)
         if op is None:
             return None
