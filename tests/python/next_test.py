@@ -57,6 +57,25 @@ class Next(unittest.TestCase):
         done = self.shell(f"convtrace-diff {base}.ctrace {cand}.ctrace --json {path}")
         return done.returncode, json.loads(path.read_text())
 
+    def test_a_write_that_torch_does_not_count_is_not_called_equal_weights(self):
+        write = "    if step == 1: model.embed.weight.data[5] = 0\n"  # misses the inspected elements
+        cases = ("model.embed.weight.data[5] = 0", "model.embed.weight.detach().numpy()[5, 3] = 9")
+        self.record("base", PROGRAM)
+        for number, line in enumerate(cases):
+            with self.subTest(line):
+                self.record(f"cand{number}", PROGRAM + write.replace(cases[0], line))
+                code, report = self.diff(cand=f"cand{number}")
+                root = report["root"]
+                self.assertEqual((code, root["scope"], root["slot"]), (1, "embed", "output:0"))
+                self.assertIsNone(root["weights_agree"])
+                told = self.shell(f"convtrace-diff base.ctrace cand{number}.ctrace").stdout
+                self.assertIn("its weights agree behind step 1's update, and were not compared at this use", " ".join(told.split()))
+                self.assertTrue(any("--ops embed" in command for command in report["next"]), report["next"])
+        for name, program in (("base-ops", PROGRAM), ("cand-ops", PROGRAM + write)):
+            self.record(name, program, "--ops embed --steps 2")
+        code, report = self.diff("base-ops", "cand-ops")
+        self.assertEqual((code, report["root"]["known_as"]), (1, "parameter embed.weight"))
+
     def check_change(self, old, new, base="", cand="", program=PROGRAM):
         """One file was changed. The block is pasted with the candidate's file in place, and again with the baseline's."""
         changed = program.replace(old, new)

@@ -9,10 +9,6 @@ bool is_optimizers_gradient(const ValueRecord& record) { return record.kind == R
 
 }  // namespace
 
-bool is_of_backward(const ValueRecord& record) {
-  return record.key.phase == format::Phase::kBackward;
-}
-
 ValueRecord& append(StepRecords& step, const ValueView& value) {
   ValueRecord& copy = step.values.emplace_back(value.record);
   copy.dims_at = step.dims.size();
@@ -31,7 +27,6 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
     if (!is_new && held.step == step.step && is_before(record, held.record)) return;
     run.moves |=
         !is_new && record.kind == Role::kParameter && held.record.stats.hash != record.stats.hash;
-    run.has_updates |= is_update(record);
     const ValueView value = view(step, record);
     held.record = record;
     held.step = step.step;
@@ -42,7 +37,6 @@ void LastWeights::take(const StepRecords& step, bool in_base) {
   for (const ValueRecord& record : step.values) {
     if (record.kind == Role::kParameter) take_one(record);
     run.has_gradients |= is_optimizers_gradient(record);
-    run.went_back |= is_of_backward(record);
   }
 }
 

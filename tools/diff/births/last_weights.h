@@ -1,7 +1,7 @@
 #pragma once
 /// @file last_weights.h
 /// The last record of each parameter of both runs: its value before a step that may not record it.
-/// Also keeps whether the earlier steps showed updates, gradients and backward passes.
+/// Also keeps whether the earlier steps showed changes and gradients.
 ///
 /// Place:    rank_diff.h, once for each step up to its root.
 /// Memory:   a record for each parameter of each run.
@@ -35,9 +35,7 @@ class LastWeights {
   struct OfRun {
     std::unordered_map<uint64_t, Held> parameters;  ///< by parameter_key()
     bool moves = false;                             ///< a parameter has changed
-    bool has_updates = false;                       ///< an optimizer was observed
     bool has_gradients = false;                     ///< the optimizer's gradients were recorded
-    bool went_back = false;                         ///< a backward pass was observed
   };
   [[nodiscard]] const OfRun& of(bool in_base) const { return in_base ? base_ : cand_; }
 
@@ -51,8 +49,5 @@ class LastWeights {
  private:
   OfRun base_, cand_;
 };
-
-/// @return whether a value was made in a backward pass.
-[[nodiscard]] bool is_of_backward(const ValueRecord& record);
 
 }  // namespace convtrace::diff

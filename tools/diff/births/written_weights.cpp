@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tools/diff/births/sources.h"
 
@@ -51,6 +52,15 @@ std::string written_text(const ValueRecord& before, uint32_t step_before, uint32
          " and step " + std::to_string(step);
 }
 
+/// @return when a record of a parameter was made, in words.
+std::string recorded_text(const ValueRecord& record, uint32_t step) {
+  const std::string number = std::to_string(step);
+  return is_update(record) ? "behind step " + number + "'s update"
+         : record.kind == Role::kWritten
+             ? "as the program wrote them before a use in step " + number
+             : "at their first use in step " + number;
+}
+
 /// @return how many further parameters one run wrote more often than the other, in words; "" if
 /// none.
 std::string others(const StepRecords& base, const StepRecords& cand) {
@@ -93,20 +103,15 @@ std::optional<WrittenWeights::State> WrittenWeights::Side::behind(uint64_t param
   return held == nullptr ? std::nullopt : std::optional(State{held->view(), held->step});
 }
 
-/// Without an observed optimizer, a write after a backward pass counts as an update and is not
-/// recorded.
-bool WrittenWeights::Side::may_be_old(const State& state) const {
+/// A program may write a parameter between two calls, behind a backward pass, and by an update.
+bool WrittenWeights::Side::is_of_use(const State& state) const {
   const ValueRecord& record = state.value.record;
-  const bool has_updates =
-      last.of(in_base).has_updates || std::ranges::any_of(records.values, [&](const auto& one) {
-        return is_update(one) && is_before(one, output);
-      });
-  if (has_updates || record.kind == Role::kWritten) return false;
-  return (state.step < records.step && last.of(in_base).went_back) ||
-         std::ranges::any_of(records.values, [&](const ValueRecord& one) {
-           return is_of_backward(one) && is_before(one, output) &&
-                  (state.step < records.step || is_before(record, one));
-         });
+  if (state.step != records.step || is_update(record)) return false;
+  return std::ranges::none_of(records.values, [&](const ValueRecord& one) {
+    const bool is_earlier_use = one.kind == Role::kOutput && one.key.scope == output.key.scope;
+    return (is_earlier_use || one.key.phase == format::Phase::kBackward) &&
+           is_before(record, one) && is_before(one, output);
+  });
 }
 
 /// @return whether the parameters in `scope` belong to the output's module, or to a module inside
@@ -182,21 +187,34 @@ std::optional<WrittenWeight> WrittenWeights::behind(const StepRecords& base,
   return best;
 }
 
-std::optional<Shown> WrittenWeights::shown(const StepRecords& base, const StepRecords& cand,
-                                           const ValueRecord& base_output,
-                                           const ValueRecord& cand_output) const {
+std::optional<UsedWeights> WrittenWeights::shown(const StepRecords& base, const StepRecords& cand,
+                                                 const ValueRecord& base_output,
+                                                 const ValueRecord& cand_output) const {
   const Side sides[] = {{base, true, base_output, last_}, {cand, false, cand_output, last_}};
-  std::optional<Shown> all;
+  std::optional<UsedWeights> all;
+  bool is_missing = false;
+  std::pair<uint32_t, bool> latest;  // step, and whether it is an update
   const auto add = [&](const Side& side, uint64_t parameter, format::StringId scope) {
     if (!is_used_by(side, scope)) return;
     const auto a = sides[0].behind(parameter, sides[0].count(parameter));
     const auto b = sides[1].behind(parameter, sides[1].count(parameter));
-    const bool is_open = !a || !b || sides[0].may_be_old(*a) || sides[1].may_be_old(*b);
-    const Shown one = a && b && differ(a->value, b->value) ? Shown::kDifferent
-                      : is_open                            ? Shown::kNotCompared
-                                                           : Shown::kEqual;
+    const bool both = a && b;
+    const bool is_old = both && !(sides[0].is_of_use(*a) && sides[1].is_of_use(*b));
+    const Shown one = both && differ(a->value, b->value) ? Shown::kDifferent
+                      : !both || is_old                  ? Shown::kNotCompared
+                                                         : Shown::kEqual;
+    is_missing |= !both;
+    if (!all) all = {one, ""};
+    if (both && is_old) {
+      const State& old = sides[0].is_of_use(*a) ? *b : *a;
+      const std::pair last(old.step, is_update(old.value.record));
+      if (all->agreed.empty() || latest < last) {
+        latest = last;
+        all->agreed = recorded_text(old.value.record, old.step);
+      }
+    }
     const auto gravity = [](Shown of) { return of == Shown::kEqual ? -1 : static_cast<int>(of); };
-    if (!all || gravity(one) > gravity(*all)) all = one;
+    if (gravity(one) > gravity(all->bits)) all->bits = one;
   };
   for (const Side& side : sides) {
     for (const auto& [parameter, held] : last_.of(side.in_base).parameters)
@@ -204,6 +222,7 @@ std::optional<Shown> WrittenWeights::shown(const StepRecords& base, const StepRe
     for (const auto& [parameter, records] : side.weights)
       add(side, parameter, records.front()->key.scope);
   }
+  if (all && (all->bits != Shown::kNotCompared || is_missing)) all->agreed.clear();
   return all;
 }
 

@@ -20,6 +20,7 @@
 
 #include "format/model/definitions.h"
 #include "tools/diff/births/last_weights.h"
+#include "tools/diff/births/used_weights.h"
 #include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
@@ -44,11 +45,13 @@ class WrittenWeights {
                                                     const ValueRecord& base_output,
                                                     const ValueRecord& cand_output,
                                                     double difference) const;
-  /// @return whether the parameters that the output was computed with were compared, and are equal
-  /// bit by bit; nullopt if neither run has a record of one.
-  [[nodiscard]] std::optional<Shown> shown(const StepRecords& base, const StepRecords& cand,
-                                           const ValueRecord& base_output,
-                                           const ValueRecord& cand_output) const;
+  /// Compares the parameters that an output was computed with. They agree only if both runs recorded
+  /// them for this use: torch counts no writes through .data or a view of NumPy, and the observer
+  /// inspects a few elements of each parameter.
+  /// @return nullopt if neither run has a record of one.
+  [[nodiscard]] std::optional<UsedWeights> shown(const StepRecords& base, const StepRecords& cand,
+                                                 const ValueRecord& base_output,
+                                                 const ValueRecord& cand_output) const;
 
  private:
   /// A record of a parameter, and its step.
@@ -65,8 +68,8 @@ class WrittenWeights {
     [[nodiscard]] size_t count(uint64_t parameter) const;
     /// @return the parameter after the first `records` of these; nullopt if it has no record.
     [[nodiscard]] std::optional<State> behind(uint64_t parameter, size_t records) const;
-    /// @return whether the program may have changed a parameter since, without a record.
-    [[nodiscard]] bool may_be_old(const State& state) const;
+    /// @return whether the parameter was recorded for the output's own call.
+    [[nodiscard]] bool is_of_use(const State& state) const;
 
     const StepRecords& records;
     const bool in_base;

@@ -256,7 +256,7 @@ std::optional<Cause> by_code(const DiffResult& result) {
 std::optional<Cause> by_draws(const DiffResult& result) {
   const RootReport& root = *result.root;
   const bool is_made_here = root.record.slot.starts_with("output:") &&
-                            root.weights != Shown::kDifferent && inputs_were_compared(root) &&
+                            !root.weights_are(Shown::kDifferent) && inputs_were_compared(root) &&
                             agrees(root.record.comparison.worst_input);
   const Phase phase = root.record.phase;
   if (!(phase == Phase::kForward && is_made_here) && !root.came_in) return std::nullopt;

@@ -61,18 +61,23 @@ bool is_compiled(const DiffResult& result) {
                              [](const PreflightEntry& one) { return one.name == "compiled"; });
 }
 
+/// The option that records the ops of a module; the root module has no name.
+std::string ops_of(const std::string& scope) {
+  return " --ops " + tools::quote_shell(scope.empty() ? "*" : scope);
+}
+
 /// @return options that record more around the root: the ops of the module whose code changed a
-/// value between calls, the states of an optimizer whose updates differ, and kernels of compiled
-/// regions.
+/// value between calls, or that used weights which were not compared; the states of
+/// an optimizer whose updates differ; and kernels of compiled regions.
 std::string further_records(const DiffResult& result) {
   const RootReport& root = *result.root;
+  const std::string& scope = root.record.scope;
   const std::string also = is_compiled(result) ? " --compiled all" : "";
   if (root.came_in) {
-    const std::string& scope = root.record.scope;
     const size_t dot = scope.rfind('.');
-    return " --ops " + tools::quote_shell(dot == std::string::npos ? "*" : scope.substr(0, dot)) +
-           also;
+    return ops_of(dot == std::string::npos ? "" : scope.substr(0, dot)) + also;
   }
+  if (root.weights_are(Shown::kNotCompared)) return ops_of(scope) + also;
   return (root.record.phase == format::Phase::kOptimizer ? " --optimizer-state 1" : "") + also;
 }
 

@@ -20,8 +20,11 @@ bool inputs_agree(const RootReport& root) {
 
 /// @return whether the weights used for a module's output differ or were not compared; "" if equal.
 std::string weights_text(const RootReport& root) {
-  if (root.weights == Shown::kDifferent) return "; the module's weights have other bits, too";
-  if (root.weights != Shown::kNotCompared) return "";
+  if (root.weights_are(Shown::kDifferent)) return "; the module's weights have other bits, too";
+  if (!root.weights_are(Shown::kNotCompared)) return "";
+  if (!root.weights->agreed.empty())
+    return "; its weights agree " + root.weights->agreed +
+           ", and were not compared at this use (--ops records what it computes with)";
   return "; the weights as it used them were not compared (--ops records what it computes with)";
 }
 
@@ -30,7 +33,7 @@ std::string result_sentence(const RootReport& root) {
   switch (root.record.comparison.worst_input) {
     case Class::kIdentical:
       return inputs_agree(root)
-                 ? (root.weights == Shown::kEqual ? "inputs and weights agree" : "inputs agree") +
+                 ? (root.weights_are(Shown::kEqual) ? "inputs and weights agree" : "inputs agree") +
                        (", the result does not" + weights_text(root))
                  : "the result diverges; what it was made of was not compared";
     case Class::kBitDifference:
@@ -47,6 +50,11 @@ std::string result_sentence(const RootReport& root) {
 /// The value was right when one module returned it, and wrong when the next one took it.
 std::string between_sentence(const RootReport& root) {
   const RecordReport& in = *root.came_in;
+  constexpr std::string_view kParameter = "parameter ";
+  if (root.known_as.starts_with(kParameter) && in.slot == root.record.slot)
+    return escape_text(root.known_as) +
+           " had other bits when the op took it, and no recorded value before it diverges: look at "
+           "what writes it between its update and this use";
   std::string text = escape_text(in.slot) +
                      " had other bits already when it came in, and no recorded "
                      "value before it diverges: look ";
@@ -239,7 +247,7 @@ std::string phase_text(const DiffResult& result) {
     return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));
   if (record.phase == format::Phase::kEvaluation && inputs_agree(*result.root) && !result.cause &&
-      result.root->weights != Shown::kEqual)
+      !result.root->weights_are(Shown::kEqual))
     return step + meaning_of_root(*result.root) +
            ": look at weights that no optimizer sets (a target network, an average)";
   return step + meaning_of_root(*result.root);

@@ -13,6 +13,7 @@
 
 #include "format/model/events.h"
 #include "tools/diff/align/align.h"
+#include "tools/diff/births/used_weights.h"
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/facts/facts.h"
@@ -208,10 +209,9 @@ struct RootReport {
   std::array<Shown, kPhaseCount> before{};
   /// The same for the parameters' gradients, as the optimizer got them.
   Shown parameter_gradients = Shown::kNotCompared;
-  /// If the root is a module's output: the bits of the parameters that it was computed with, as far
-  /// as any are recorded (written_weights.h); and modules inside whose outputs were compared before
-  /// it.
-  std::optional<Shown> weights;
+  /// If the root is a module's output: the parameters that it was computed with, if any is recorded
+  /// (written_weights.h); and modules inside whose outputs were compared before it.
+  std::optional<UsedWeights> weights;
   std::vector<std::string> compared_inside;
   /// Only for changed-between, where `record` is the producer: the consumer that read other bytes,
   /// and its run.
@@ -276,6 +276,8 @@ struct RootReport {
   /// The cause, as far as the values alone show it.
   std::optional<ShownCause> shown{};
 
+  /// @return whether the parameters of the root's module are known to be in this relation.
+  [[nodiscard]] bool weights_are(Shown bits) const { return weights && weights->bits == bits; }
   /// @return whether `record` is a value of both runs.
   [[nodiscard]] bool has_values() const { return setting.empty() && only_in.empty(); }
   /// @return whether another recording would show more of the root.

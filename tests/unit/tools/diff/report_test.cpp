@@ -16,11 +16,11 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
   const std::string text = run({pair.base, pair.cand}).out;
   for (const char* part :
        {"DIVERGED at step 1, forward, fc2 (call 0): output:0",
-        "root  inputs and weights agree, the result", "mean", "tolerance used", "would have passed",
-        "values matched", "first bit difference",
+        "root  inputs agree, the result does not; its weights agree behind step 0's update", "mean",
+        "tolerance used", "would have passed", "values matched", "first bit difference",
         "[[rule]]\nscope = \"fc2\"\ncapture = \"snapshot\"\nEOF\n",
-        "convtrace run --output root-base.ctrace --steps 1 --config convtrace-root.toml -- python "
-        "train.py\n",
+        "convtrace run --output root-base.ctrace --steps 1 --ops fc2 --config convtrace-root.toml "
+        "-- python train.py\n",
         "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
     INFO(text);
     CHECK(contains(text, part));
@@ -271,11 +271,12 @@ TEST_CASE("convtrace-diff: a run is started again where and with what it was",
   const std::string text = run({pair.base, pair.cand}).out;
   CHECK(contains(text, "\n(cd '" + (dir / "my runs") +
                            "' && PYTHONPATH=src:/old/lib convtrace run --output "
-                           "\"$OLDPWD\"/root-base.ctrace --steps 1 --config "
+                           "\"$OLDPWD\"/root-base.ctrace --steps 1 --ops fc2 --config "
                            "\"$OLDPWD\"/convtrace-root.toml -- /old/bin/python train.py)\n"));
-  CHECK(contains(text,
-                 "\nPYTHONPATH='' convtrace run --output root-cand.ctrace --steps 1 --config "
-                 "convtrace-root.toml -- /new/bin/python train.py\n"));
+  CHECK(contains(
+      text,
+      "\nPYTHONPATH='' convtrace run --output root-cand.ctrace --steps 1 --ops fc2 --config "
+      "convtrace-root.toml -- /new/bin/python train.py\n"));
   CHECK_FALSE(contains(text, "run.directory"));
 }
 

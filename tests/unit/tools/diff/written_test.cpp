@@ -117,7 +117,16 @@ TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][writ
   const Run base = test::training();
   Run other = base;
   scale(other.at(0, "fc2", "param:weight", 1), 1 + 1e-7);
-  CHECK(said(base, base) == "inputs and weights agree, the result does not");
+  const auto behind = [](const char* when) {
+    return std::string("inputs agree, the result does not; its weights agree ") + when +
+           ", and were not compared at this use (--ops records what it computes with)";
+  };
+  CHECK(said(base, base) == behind("behind step 0's update"));
+  // A record before this use, of both runs.
+  Run recorded = base;
+  write(recorded, 1, 1);
+  CHECK(said(recorded, recorded) == "inputs and weights agree, the result does not");
+  CHECK(said(recorded, base) == behind("behind step 0's update"));
   CHECK(said(base, other) ==
         "inputs agree within rounding, the result does not; the module's weights have other bits, "
         "too");
@@ -127,9 +136,7 @@ TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][writ
   const std::string open =
       "inputs agree, the result does not; the weights as it used them were not compared (--ops "
       "records what it computes with)";
-  CHECK(said(by_hand, by_hand) == open);
-  std::erase_if(by_hand.items, [](const Item& item) { return item.phase == Phase::kBackward; });
-  CHECK(said(by_hand, by_hand) == "inputs and weights agree, the result does not");
+  CHECK(said(by_hand, by_hand) == behind("at their first use in step 0"));
   // Of two models that take turns the second is used behind the first one's update.
   Run turns = base;
   std::erase_if(turns.items, [](const Item& item) {
@@ -144,7 +151,12 @@ TEST_CASE("diff: of a module's weights is said whether they agree", "[diff][writ
   Run other_turn = turns;
   for (const char* scope : {"fc2", ""}) scale(other_turn.at(0, scope, "output:0", 1), 4);
   CHECK(diff::root_sentence(*compared(turns, other_turn).root) ==
-        "inputs and weights agree, the result does not");
+        behind("at their first use in step 0"));
+  Run first = base;
+  use(first, 0, 4);
+  const DiffResult at_first = compared(base, first);
+  CHECK(diff::root_sentence(*at_first.root) == "inputs and weights agree, the result does not");
+  CHECK(at_first.root->weights_are(diff::Shown::kEqual));
   Run without = base;
   std::erase_if(without.items, [](const Item& item) {
     return item.scope == "fc2" && item.slot == "param:weight";
