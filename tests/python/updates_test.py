@@ -134,9 +134,15 @@ class Resumed(LoopTest):
         self.check_rest(self.compare(rest, whole), 2)
         self.compare(whole, rest, "--step-offset", "0", expect=1)
 
-    def test_without_a_counter_the_user_says_it(self):
+    def test_without_a_counter_its_first_weights_say_it(self):
         whole, rest = self.traces("resumed_without_counter")
-        self.assertEqual(self.compare(whole, rest, expect=1)["step_offset"], {"steps": 0, "why": None})
+        report = self.compare(whole, rest)
+        self.check_rest(report, -2)
+        self.assertIn("first weights of the candidate are those that the baseline has after 2 steps", report["step_offset"]["why"])
+        self.check_rest(self.compare(rest, whole), 2)
+        kept = self.compare(whole, rest, "--step-offset", "0", expect=1)
+        self.assertIsNone(kept["cause"])
+        self.assertIn("--step-offset -2", kept["next"][0])
         report = self.compare(whole, rest, "--step-offset", "-2")
         self.check_rest(report, -2)
         self.assertIn("--step-offset", report["step_offset"]["why"])

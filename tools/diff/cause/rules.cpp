@@ -160,8 +160,8 @@ std::optional<Cause> by_optimizer_setting(const DiffResult& result) {
   return Cause{"setting", fact_text(*fact), {update_evidence(*result.root)}};
 }
 
-/// One run continues from weights of the other one, and its optimizer has not counted the earlier
-/// updates.
+/// One run continues from weights of the other one, and its first update differs in all parameters:
+/// the optimizer began with another state.
 std::optional<Cause> by_optimizer_state(const DiffResult& result) {
   const RootReport& root = *result.root;
   const StepOffset& offset = result.step_offset;
@@ -170,18 +170,13 @@ std::optional<Cause> by_optimizer_state(const DiffResult& result) {
                                root.record.step == std::abs(offset.steps) &&
                                root.before[static_cast<size_t>(Phase::kForward)] == Shown::kEqual &&
                                root.parameter_gradients == Shown::kEqual;
-  if (offset.counted || !(root.offset || at_first_update)) return std::nullopt;
-  const int64_t by = root.offset.value_or(offset.steps);
-  const std::string runs[] = {"baseline", "candidate"};
-  const bool in_cand = by < 0;
-  return Cause{
-      "optimizer-state",
-      "the optimizer of the " + runs[in_cand] + " has not counted " +
-          tools::counted(static_cast<uint64_t>(std::abs(by)), "update") + " before: " +
-          (root.offset ? "was its state loaded?" : "its state was not loaded, or not all of it"),
-      {root.offset ? "the first weights of the " + runs[in_cand] + " are those of the " +
-                         runs[!in_cand] + " behind an update"
-                   : "the forward pass agrees, and " + update_evidence(root)}};
+  if (offset.counted || !at_first_update) return std::nullopt;
+  return Cause{"optimizer-state",
+               std::string("the optimizer of the ") +
+                   (offset.steps < 0 ? "candidate" : "baseline") + " continues behind " +
+                   tools::counted(static_cast<uint64_t>(std::abs(offset.steps)), "update") +
+                   " without their state: it was not loaded, or not all of it",
+               {"the forward pass agrees, and " + update_evidence(root)}};
 }
 
 /// The module computes in another type, or its parameters have one: autocast, or a conversion.
@@ -285,7 +280,8 @@ std::optional<Cause> by_region(const DiffResult& result) {
 }  // namespace
 
 std::optional<Cause> probable_cause(const DiffResult& result) {
-  if (!result.root) return std::nullopt;
+  // Steps that begin with other weights say nothing about a cause.
+  if (!result.root || result.root->offset) return std::nullopt;
   if (auto found = find_cause(*result.root, result.base_findings, result.cand_findings))
     return Cause{.rule = "finding", .text = {}, .evidence = {}, .finding = std::move(found)};
   constexpr std::array kRules = {by_known_setting,

@@ -1,6 +1,7 @@
 #include "tools/diff/model/step_offset.h"
 
 #include <charconv>
+#include <cstdlib>
 
 namespace convtrace::diff {
 namespace {
@@ -24,6 +25,17 @@ StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& c
           "updates before step 0, by the optimizers' own counters: " + std::to_string(in_base) +
               " | " + std::to_string(in_cand),
           true};
+}
+
+StepOffset by_weights(const StepOffset& known, int64_t by) {
+  const std::string runs[] = {"baseline", "candidate"};
+  const bool in_cand = by < 0;
+  StepOffset offset = known;
+  offset.steps += by;
+  offset.why = "the first weights of the " + runs[in_cand] + " are those that the " +
+               runs[!in_cand] + " has after " + std::to_string(std::abs(by)) +
+               (std::abs(by) == 1 ? " step" : " steps");
+  return offset;
 }
 
 }  // namespace convtrace::diff

@@ -55,5 +55,8 @@ inline constexpr std::string_view kUpdatesBefore = "steps.updates_before";
 /// @param asked  the user's offset, which overrides the traces.
 [[nodiscard]] StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& cand,
                                      std::optional<int64_t> asked);
+/// @return the offset of runs whose steps, numbered with `known`, are `by` apart: one of them begins
+/// with the weights that the other one has later.
+[[nodiscard]] StepOffset by_weights(const StepOffset& known, int64_t by);
 
 }  // namespace convtrace::diff

@@ -12,10 +12,12 @@
 #include "tools/diff/facts/layouts.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/joined.h"
+#include "tools/diff/ranks/outcome.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/repetition.h"
 #include "tools/diff/verdict/coverage.h"
 #include "tools/diff/verdict/exactness.h"
+#include "tools/diff/verdict/first_weights.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
 #include "tools/diff/whole/whole_runs.h"
 #include "tools/trace/read/trace_set.h"
@@ -215,8 +217,41 @@ class Diff {
     if (other_controls) diff.excuse_lost_gradients();
   }
 
-  bool compare_rank(const TraceFile& base_file, const TraceFile& cand_file, RankPart& part,
+  /// Compares steps by their numbers. If one run begins with the weights that the other one has
+  /// after a later step, compares them again at that offset, unless the user gave one.
+  bool compare_rank(const TraceFile& base, const TraceFile& cand, RankPart& part,
                     std::string& error) {
+    const auto& asked = inputs_.rules.step_offset;
+    const StepOffset offset = step_offset(base.meta, cand.meta, asked);
+    const uint64_t done = done_;
+    // Rows cannot be taken back.
+    const bool is_settled = rows_ == nullptr || asked || begin_alike(base, cand, offset);
+    RankPart first = part;
+    first.result.step_offset = offset;
+    if (!compare_steps(base, cand, is_settled ? rows_ : nullptr, first, error)) return false;
+    const auto& root = first.result.root;
+    const bool is_shifted = !asked && root && root->offset;
+    if (!is_shifted && is_settled) {
+      part = std::move(first);
+      return true;
+    }
+    done_ = done;
+    part.result.step_offset = is_shifted ? by_weights(offset, *root->offset) : offset;
+    return compare_steps(base, cand, rows_, part, error);
+  }
+
+  bool begin_alike(const TraceFile& base_file, const TraceFile& cand_file,
+                   const StepOffset& offset) {
+    Stream base, cand;
+    std::string error;  // told by the comparison
+    return !open_stream(base_file, offset.of_base(), base, error) ||
+           !open_stream(cand_file, offset.of_cand(), cand, error) ||
+           FirstWeights::begin_alike(base->peek(), cand->peek());
+  }
+
+  /// @param part  has the offset of the steps.
+  bool compare_steps(const TraceFile& base_file, const TraceFile& cand_file, RowSink* rows,
+                     RankPart& part, std::string& error) {
     DiffResult& result = part.result;
     const std::vector<PreflightEntry> differences = compare_meta(base_file.meta, cand_file.meta);
     for (const PreflightEntry& entry : differences) add_entry(result.preflight, entry);
@@ -232,14 +267,13 @@ class Diff {
     EqualSteps equal;  // outlives the streams
     Stream base, cand;
     std::vector<Stream> noise;
-    const StepOffset& offset = result.step_offset =
-        step_offset(base_file.meta, cand_file.meta, inputs_.rules.step_offset);
+    const StepOffset& offset = result.step_offset;
     if (!open_stream(base_file, offset.of_base(), base, error) ||
         !open_stream(cand_file, offset.of_cand(), cand, error) ||
         !open_noise(part.rank, base_file, offset.of_base(), noise, error)) {
       return false;
     }
-    equal = equal_steps(*base, *cand, !noise.empty(), offset);
+    equal = equal_steps(*base, *cand, !noise.empty(), rows != nullptr, offset);
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
     const ExactnessDecision exact =
@@ -247,7 +281,7 @@ class Diff {
                          all_repeat(base_file, part.rank));
     result.exact = exact.exactness == Exactness::kExact;
     result.why_exact = exact.why;
-    RankDiff diff(part.rank, names_, launches_, equal, inputs_.rules, exact.exactness, rows_);
+    RankDiff diff(part.rank, names_, launches_, equal, inputs_.rules, exact.exactness, rows);
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
         [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
@@ -268,59 +302,14 @@ class Diff {
     return true;
   }
 
-  /// Compares facts up to the root: later differences cannot be its cause.
-  static void compare_facts(const TraceFile& base, const TraceFile& cand,
-                            const RankOutcome& outcome, RankPart& part) {
-    FactDiff facts;
-    facts.compare_code(base.meta, cand.meta);
-    if (outcome.last_base_step && outcome.last_cand_step) {
-      uint32_t last = std::min(*outcome.last_base_step, *outcome.last_cand_step);
-      if (outcome.root) last = std::min(last, outcome.root->record.step);
-      if (!facts.compare_rank(base.path, cand.path, part.rank, part.result.step_offset, last,
-                              outcome.root.has_value(), outcome.renamed)) {
-        part.result.incomplete.push_back(
-            tools::numbered(MessageId::kNoFacts,
-                            "rank " + std::to_string(part.rank) + ": facts could not be compared"));
-      }
-    }
-    part.facts = facts.take();
-  }
-
-  static void take_outcome(RankOutcome outcome, bool base_cut, bool cand_cut, RankPart& part) {
-    DiffResult& result = part.result;
-    result.counts = outcome.counts;
-    result.values = outcome.values;
-    result.launches = outcome.launches;
-    result.steps = outcome.steps - (outcome.steps > 1 && outcome.ends_in_evaluation ? 1 : 0);
-    result.waived = outcome.waived;
-    result.bits_unknown = outcome.bits_unknown;
-    result.allowance = outcome.allowance;
-    result.renamed = std::move(outcome.renamed);
-    result.summaries = std::move(outcome.summaries);
-    result.carried = std::move(outcome.carried);
-    result.hidden = outcome.hidden;
-    result.one_sided = std::move(outcome.one_sided);
-    result.other_forms = std::move(outcome.other_forms);
-    result.births = std::move(outcome.births);
-    result.ranks = {{part.rank, outcome.values, outcome.root}};
-    result.root = std::move(outcome.root);
-    result.first_bit_difference = std::move(outcome.first_bit_difference);
-    part.aligned = outcome.aligned;
-    part.aligned_of_modules = outcome.aligned_of_modules;
-    part.base_replica = std::move(outcome.base_replica);
-    part.cand_replica = std::move(outcome.cand_replica);
-    const bool cut = (base_cut && outcome.uncompared_step == outcome.last_base_step) ||
-                     (cand_cut && outcome.uncompared_step == outcome.last_cand_step);
-    if (!cut) part.uncompared_step = outcome.uncompared_step;
-  }
-
   [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
-                                       bool has_noise, const StepOffset& offset) const {
+                                       bool has_noise, bool has_rows,
+                                       const StepOffset& offset) const {
     // With other names the steps cannot be compared by their sums.
     if (!inputs_.rules.renames.empty() || !inputs_.rules.moved.empty()) return {};
     // All values are needed for a report of every value, for the noise of later steps, and to
     // compare ranks with each other.
-    const bool every_value = rows_ != nullptr || has_noise || many_ranks_;
+    const bool every_value = has_rows || has_noise || many_ranks_;
     return {base.reader(), cand.reader(), every_value, offset};
   }
 

@@ -334,10 +334,11 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   lines.push_back(start_line(of_base, of_cand, base_set, recording(base_out, base)));
   if (!parts.empty()) lines.emplace_back("# then the candidate's again");
   lines.push_back(start_line(of_cand, of_base, cand_set, recording(cand_out, cand)));
-  const StepOffset& offset = result.step_offset;  // the traces lack the user's offset
-  lines.push_back(
-      "convtrace-diff " + base_out + ' ' + cand_out +
-      (offset.why == kOffsetAsked ? " --step-offset " + std::to_string(offset.steps) : ""));
+  const StepOffset& offset = result.step_offset;
+  // Traces of these steps alone lack an offset that the user gave, or that first weights showed.
+  const bool is_lacking = offset.why == kOffsetAsked || (offset.steps != 0 && !offset.counted);
+  lines.push_back("convtrace-diff " + base_out + ' ' + cand_out +
+                  (is_lacking ? " --step-offset " + std::to_string(offset.steps) : ""));
   if (!many) add_poison(result, lines);
   return lines;
 }

@@ -8,13 +8,22 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return whether all updates of the step that `first` knows gave the weights that it has.
-bool leads_to(const StepRecords& step, const std::unordered_map<uint64_t, uint64_t>& first) {
+using Hashes = std::unordered_map<uint64_t, uint64_t>;
+
+Hashes first_of(const StepRecords& step) {
+  Hashes first;
+  for (const ValueRecord& record : step.values)
+    if (is_first_weight(record)) first.try_emplace(parameter_key(record), record.stats.hash);
+  return first;
+}
+
+/// @return whether all weights that both maps have are equal, and there is one.
+bool are_equal(const Hashes& a, const Hashes& b) {
   bool found = false;
-  for (const ValueRecord& record : step.values) {
-    const auto known = is_update(record) ? first.find(parameter_key(record)) : first.end();
-    if (known == first.end()) continue;
-    if (known->second != record.stats.hash) return false;
+  for (const auto& [parameter, hash] : a) {
+    const auto other = b.find(parameter);
+    if (other == b.end()) continue;
+    if (other->second != hash) return false;
     found = true;
   }
   return found;
@@ -77,17 +86,24 @@ std::optional<RootReport> FirstWeights::explain(const StepPair& pair, const Last
   return weight;
 }
 
+bool FirstWeights::begin_alike(const StepRecords* base, const StepRecords* cand) {
+  if (base == nullptr || cand == nullptr) return true;
+  const Hashes a = first_of(*base), b = first_of(*cand);
+  return a.empty() || b.empty() || are_equal(a, b);
+}
+
 std::optional<int64_t> FirstWeights::offset_at(const StepRecords& base, const StepRecords& cand) {
   if (!first_step_) {
     first_step_ = base.step;
-    for (const StepRecords* step : {&base, &cand})
-      for (const ValueRecord& record : step->values)
-        if (is_first_weight(record))
-          first_[step == &base ? 0 : 1].try_emplace(parameter_key(record), record.stats.hash);
+    now_ = first_ = {first_of(base), first_of(cand)};
   }
+  for (const StepRecords* step : {&base, &cand})
+    for (const ValueRecord& record : step->values)
+      if (is_update(record)) now_[step == &base ? 0 : 1][parameter_key(record)] = record.stats.hash;
+  if (are_equal(first_[0], first_[1])) return std::nullopt;
   const auto ahead = static_cast<int64_t>(base.step) + 1 - static_cast<int64_t>(*first_step_);
-  if (leads_to(base, first_[1])) return -ahead;
-  if (leads_to(cand, first_[0])) return ahead;
+  if (are_equal(first_[1], now_[0])) return -ahead;
+  if (are_equal(first_[0], now_[1])) return ahead;
   return std::nullopt;
 }
 

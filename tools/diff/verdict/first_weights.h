@@ -6,7 +6,7 @@
 /// after the previous update. Neither is a record of the first common step.
 ///
 /// Place:    rank_diff.h, one of each rank.
-/// Memory:   hashes of the first weights.
+/// Memory:   hashes of the first weights, and of the present ones.
 /// Threads:  not thread-safe.
 
 #include <array>
@@ -31,15 +31,19 @@ class FirstWeights {
                                                          const RootReport& root,
                                                          const PairReporter& reporter);
 
+  /// @return whether the runs begin with equal weights, or do not show them.
+  /// @param base, cand  their first steps; null if there is none
+  [[nodiscard]] static bool begin_alike(const StepRecords* base, const StepRecords* cand);
+
   /// Takes a common step. The first one shows the weights that both runs begin with.
   /// @return the candidate's step numbers minus the baseline's, if the first weights of one run are
-  /// those of the other one after this step.
+  /// all those of the other one after this step, and not those that it began with.
   [[nodiscard]] std::optional<int64_t> offset_at(const StepRecords& base, const StepRecords& cand);
 
  private:
   using Hashes = std::unordered_map<uint64_t, uint64_t>;  ///< hashes by parameter_key()
 
-  std::array<Hashes, 2> first_;  ///< by Side
+  std::array<Hashes, 2> first_, now_;  ///< by Side; now_: after the last step taken
   std::optional<uint32_t> first_step_;
 };
 

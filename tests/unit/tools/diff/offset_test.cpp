@@ -116,7 +116,7 @@ TEST_CASE("convtrace-diff: a resumed run is held against the weights before its 
   CHECK(found["note"] == "weights differ before step 2");
 }
 
-TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offered an offset",
+TEST_CASE("convtrace-diff: a resumed run that says no count of updates is aligned by its weights",
           "[diff][steps]") {
   Run whole = training(5);
   for (uint32_t step = 1; step < 5; ++step)
@@ -129,19 +129,39 @@ TEST_CASE("convtrace-diff: a resumed run that says no count of updates is offere
             .values = whole.at(1, "fc1", "param:weight").values});
   std::rotate(rest.items.begin(), rest.items.end() - 1, rest.items.end());
   const Pair pair(whole, rest);
-  CHECK(contains(run({pair.base, pair.cand}).out,
+  const Json aligned = report(pair.base, pair.cand, {}, 0)["step_offset"];
+  CHECK(aligned["steps"] == -2);
+  CHECK(aligned["why"] ==
+        "the first weights of the candidate are those that the baseline has after 2 steps");
+  CHECK(report(pair.cand, pair.base, {}, 0)["step_offset"]["steps"] == 2);
+  const Outcome rows = run({pair.base, pair.cand, "--csv", "-"});  // of every value, too
+  CHECK(rows.code == 0);
+  CHECK(contains(rows.out, "identical"));
+  CHECK_FALSE(contains(rows.out, "diverged"));
+  report(pair.base, pair.cand, {"--step-offset", "-2"}, 0);
+
+  // The user's offset is kept, and the weights propose another.
+  const std::vector<std::string> kept = {"--step-offset", "0"};
+  CHECK(contains(run({pair.base, pair.cand, kept[0], kept[1]}).out,
                  "step 0: the candidate begins with the weights of the baseline behind its step 1: "
                  "compare with --step-offset -2"));
-  CHECK(contains(run({pair.cand, pair.base}).out, "compare with --step-offset 2"));
-  CHECK_FALSE(contains(run({pair.base, pair.cand}).out, "incomplete"));
+  CHECK_FALSE(contains(run({pair.base, pair.cand, kept[0], kept[1]}).out, "incomplete"));
+  CHECK(report(pair.base, pair.cand, kept, 1)["next"] ==
+        Json::array({"convtrace-diff " + pair.base + ' ' + pair.cand + " --step-offset -2"}));
   rest.end_before(2);
   const Pair shorter(whole, rest);
   CHECK(contains(
       run({shorter.base, shorter.cand}).out,
-      "incomplete  CT-2402 candidate: ends after step 1, the other run goes on to step 2"));
-  CHECK(report(pair.base, pair.cand, {}, 1)["next"] ==
-        Json::array({"convtrace-diff " + pair.base + ' ' + pair.cand + " --step-offset -2"}));
-  report(pair.base, pair.cand, {"--step-offset", "-2"}, 0);
+      "incomplete  CT-2402 candidate: ends after step 3, the other run goes on to step 4"));
+  // One weight that is another one is no resumption.
+  Run other = rest;
+  other.add({.phase = Phase::kForward,
+             .scope = "fc2",
+             .slot = "param:weight",
+             .values = std::vector<float>(4, 9)});
+  std::rotate(other.items.begin(), other.items.end() - 1, other.items.end());
+  const Pair apart(whole, other);
+  CHECK(report(apart.base, apart.cand, {}, 1)["step_offset"]["steps"] == 0);
 }
 
 TEST_CASE("convtrace-diff: steps whose sums are equal are known by their shifted numbers",
