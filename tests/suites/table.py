@@ -72,6 +72,8 @@ SUITES = {
     "backpack": Suite("sdist", "backpack-for-pytorch==1.7.1", ("test/extensions/firstorder", "--noconftest"),
                       ("einops==0.8.2", "unfoldnd==0.2.3", "requests==2.34.2", "pytorch-memlab==0.3.2", "scipy==1.17.1"),
                       ("backpack-for-pytorch==1.7.1", VISION), default=True, limit_s=300),
+    "pytorch-optimizer": Suite("sdist", "pytorch-optimizer==4.1.0", tuple("tests/test_%s.py" % name for name in (
+        "optimizers", "optimizer_variants", "wrapper_optimizers", "gradients")), bare=("pytorch-optimizer==4.1.0",), default=True, limit_s=300),
     "curvlinops": Suite("sdist", "curvlinops-for-pytorch==3.0.1", tuple("test/test_%s.py" % name for name in (
         "ggn", "hessian", "jacobian", "fisher", "gradient_moments")), ("scipy==1.17.1", "einops==0.8.2", "unfoldnd==0.2.3", "einconv==0.1.0",
                                                                        "linear-operator==0.6.1", "opt-einsum==3.4.0", "requests==2.34.2"),
