@@ -69,9 +69,10 @@ def compare(case, folder, options):
     path = folder / f"{case.candidate}.json"
     words = [DIFF, folder / f"{case.base}.ctrace", folder / f"{case.candidate}.ctrace", "--json", path, *options]
     run = subprocess.run([str(word) for word in words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if run.returncode not in (0, 1):
+    report = json.loads(path.read_text()) if run.returncode in (0, 1, 3) else {}
+    if run.returncode not in (0, 1) and report.get("verdict") != "cannot-tell":
         sys.exit(f"{case.candidate}: exit code {run.returncode}\n{run.stdout}")
-    return json.loads(path.read_text())
+    return report
 
 
 def row(*cells):

@@ -124,7 +124,7 @@ class HtmlReport {
     out_ << "<ol>\n";
     for (const std::string& text : advised) out_.item(quote_markup(text));
     if (root_) root_->code();
-    if (root_) root_->commands();
+    write_commands(result_, out_);
     out_ << "</ol>\n</section>\n";
   }
 

@@ -49,15 +49,15 @@ void RootSection::differences() const {
   out_.paragraph(quote_markup(rounding_hint(result_)));
 }
 
-void RootSection::commands() const {
-  if (!root_.leads_on()) return;
-  const std::vector<std::string> lines = next_commands(result_);
+void write_commands(const DiffResult& result, Markup& out) {
+  if (!has_next(result)) return;
+  const std::vector<std::string> lines = next_commands(result);
   if (lines.empty()) return;
-  std::string title = next_title(result_);
+  std::string title = next_title(result);
   title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-  out_ << "<li>" << title << "<pre class=\"commands\" tabindex=\"0\">";
-  for (const std::string& line : lines) out_ << quote_markup(line) << "\n";
-  out_ << "</pre></li>\n";
+  out << "<li>" << title << "<pre class=\"commands\" tabindex=\"0\">";
+  for (const std::string& line : lines) out << quote_markup(line) << "\n";
+  out << "</pre></li>\n";
 }
 
 void RootSection::box(const RecordReport& record, Class verdict, const std::string& note,

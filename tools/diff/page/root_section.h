@@ -9,6 +9,9 @@
 
 namespace convtrace::diff {
 
+/// A list item: the commands to run next; nothing if there are none.
+void write_commands(const DiffResult& result, Markup& out);
+
 class RootSection {
  public:
   /// @param result  has a root; outlives this.
@@ -19,8 +22,6 @@ class RootSection {
   void code() const;
   /// The size of the difference.
   void differences() const;
-  /// A list item: the commands that store the root's values in both runs.
-  void commands() const;
   /// The root between its sources and its consumers.
   void flow() const;
   /// Its numbers, the gradients of its step, and the values around it.

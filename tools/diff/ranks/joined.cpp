@@ -49,7 +49,7 @@ void keep_earlier(std::optional<RootReport>& first, std::optional<RootReport> ot
 /// In other tensors of the step the difference may be small.
 bool is_root_hidden(const DiffResult& result) {
   const RootReport& root = *result.root;
-  return result.hidden && result.hidden->decides && result.hidden->step <= root.record.step &&
+  return result.hidden && result.hidden->from_first && result.hidden->step <= root.record.step &&
          root.setting.empty() && root.only_in.empty() &&
          root.record.comparison.worst_input == Class::kSuspicious &&
          hides_all(root.record.comparison.source);
@@ -138,8 +138,9 @@ void Joined::add_counts(const RankPart& part) {
   result_.allowance.add(one.allowance);
   if (one.hidden) {
     Hidden& all = result_.hidden ? *result_.hidden : result_.hidden.emplace(*one.hidden);
-    all.step = std::min(all.step, one.hidden->step);
-    all.decides |= one.hidden->decides;
+    if (one.hidden->step < all.step)
+      std::tie(all.step, all.judged) = std::tie(one.hidden->step, one.hidden->judged);
+    all.from_first |= one.hidden->from_first;
   }
   aligned_.add(part.aligned);
   aligned_of_modules_.add(part.aligned_of_modules);
@@ -279,7 +280,7 @@ void Joined::decide(bool allow_incomplete) {
   } else if (result_.root && !is_root_hidden(result_)) {
     result_.verdict = Verdict::kDiverged;
     find_cause();
-  } else if (result_.hidden && result_.hidden->decides) {
+  } else if (result_.hidden) {
     result_.verdict = Verdict::kCannotTell;
     result_.root.reset();
   } else if (!result_.incomplete.empty() && !allow_incomplete) {

@@ -62,7 +62,7 @@ CONVTRACE_PACKED(CodePlace, module_class, qualified_class, forward, call, change
 CONVTRACE_PACKED(GeneratedCall, kernel, nodes, line, drops_view, region)
 CONVTRACE_PACKED(RegionCall, scope, op, kernel, unchanged)
 CONVTRACE_PACKED(RegionPlace, name, border_equal, calls)
-CONVTRACE_PACKED(Hidden, step, decides)
+CONVTRACE_PACKED(Hidden, step, judged, from_first)
 CONVTRACE_PACKED(UpdateCount, wrong, all)
 CONVTRACE_PACKED(Holder, in_cand, rank)
 CONVTRACE_PACKED(UsedWeights, bits, agreed)

@@ -274,19 +274,58 @@ void add_poison(const DiffResult& result, std::vector<std::string>& lines) {
 }
 
 std::vector<std::string> repeat(const DiffResult& result) {
-  const RunCommand& run = result.base_command;
   std::vector<std::string> lines = {
       "# the traces hold no difference between the two programs: does one repeat?",
-      start_line(run, run, "", [](const std::string&) { return std::string("convtrace repeat"); }),
+      repeat_command(result.base_command),
       "# if it does, data, files or the environment were changed: put them back, and record "
       "both again"};
   add_poison(result, lines);
   return lines;
 }
 
+/// The steps before those in which rounding hides every fault, and what a repetition differs by.
+std::vector<std::string> before_hidden(const DiffResult& result) {
+  const RunCommand &base = result.base_command, &cand = result.cand_command;
+  if (base.words.empty() || cand.words.empty() || result.wholes) return {};
+  const Hidden& hidden = *result.hidden;
+  const bool many = result.ranks.size() > 1;
+  if (many && (base.torchrun_ranks == 0 || cand.torchrun_ranks == 0)) return {};
+  std::vector<std::string> lines;
+  if (hidden.judged != 0) {
+    const auto until = [&](const std::string& output, StepShift shift) {
+      return [steps = "0-" + step_text(hidden.step - 1, shift),
+              output = output + (many ? "/r%r.ctrace" : ".ctrace")](const std::string& here) {
+        return "convtrace run --output " + here + output + " --steps " + steps;
+      };
+    };
+    const StepOffset& offset = result.step_offset;
+    lines.push_back(start_line(base, cand, variables_text(result, true),
+                               until("until-base", offset.of_base())));
+    lines.push_back(start_line(cand, base, variables_text(result, false),
+                               until("until-cand", offset.of_cand())));
+    const std::string end = many ? "" : ".ctrace";
+    lines.push_back(
+        "convtrace-diff until-base" + end + " until-cand" + end +
+        (offset.why == kOffsetAsked ? " --step-offset " + std::to_string(offset.steps) : ""));
+  }
+  lines.emplace_back("# its last lines are the comparison with --noise:");
+  lines.push_back(repeat_command(base));
+  return lines;
+}
+
 }  // namespace
 
+std::string repeat_command(const RunCommand& run) {
+  if (run.words.empty()) return "convtrace repeat";
+  return start_line(run, run, "",
+                    [](const std::string&) { return std::string("convtrace repeat"); });
+}
+
 std::string next_title(const DiffResult& result) {
+  if (result.verdict == Verdict::kCannotTell)
+    return result.hidden->judged != 0 ? "compare the steps before it alone, and see what the "
+                                        "baseline differs by from run to run:"
+                                      : "see what the baseline differs by from run to run:";
   if (result.root->offset) return "compare the steps that begin with the same weights:";
   return is_one_program(result) ? "see whether the program repeats:"
                                 : "store these values in both runs, and compare them element by "
@@ -294,6 +333,7 @@ std::string next_title(const DiffResult& result) {
 }
 
 std::vector<std::string> next_commands(const DiffResult& result) {
+  if (result.verdict == Verdict::kCannotTell) return before_hidden(result);
   const RootReport& root = *result.root;
   if (root.offset)
     return {"convtrace-diff " + tools::quote_shell(result.base_path) + ' ' +

@@ -117,7 +117,10 @@ std::string headline(const DiffResult& result) {
              ", but not all of both runs was";
     case Verdict::kCannotTell:
       return "CANNOT TELL: rounding has grown to the size of the values in step " +
-             std::to_string(result.hidden->step) + ", the first of both runs";
+             std::to_string(result.hidden->step) +
+             (result.hidden->judged == 0
+                  ? ", the first of both runs"
+                  : "; what was compared before is " + agreement_text(result));
     case Verdict::kSame:
       break;
   }
@@ -129,9 +132,6 @@ std::string headline(const DiffResult& result) {
                     : result.waived != 0   ? ", but for what --ignore names"
                                            : ", but for memory that was yet to be written")
              : "ROUNDING: no value differs by more than " + explained_text(result) +
-                   (result.hidden ? ", but has grown to the size of the values in step " +
-                                        std::to_string(result.hidden->step)
-                                  : "") +
                    unknown_text(result);
 }
 

@@ -468,8 +468,7 @@ Json json_report(const DiffResult& result) {
   }
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
-  const bool has_next = result.root && result.root->leads_on();
-  json["next"] = has_next ? Json(next_commands(result)) : Json::array();
+  json["next"] = has_next(result) ? Json(next_commands(result)) : Json::array();
   return json;
 }
 

@@ -225,13 +225,14 @@ std::vector<std::string> advice(const DiffResult& result) {
     return {"--allow-incomplete: what was compared decides."};
   }
   if (result.verdict == Verdict::kCannotTell) {
+    const Hidden& hidden = *result.hidden;
     return {std::string("What would tell: ") +
-            (result.hidden->step == 0 ? ""
-                                      : "runs that begin with the same bits, recorded from step 0 "
-                                        "on (--steps 0-2); ") +
+            (hidden.judged != 0 ? "of the steps before it, these alone; of the others, "
+             : hidden.step != 0 ? "runs that begin with the same bits, recorded from step 0 on "
+                                  "(--steps 0-2); "
+                                : "") +
             "both runs in higher precision (f64 in place of f32, f32 in place of bf16), or one "
-            "change at a time. What the baseline itself does from run to run is shown by: "
-            "convtrace repeat -- COMMAND"};
+            "change at a time."};
   }
   const bool other_size =
       result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;

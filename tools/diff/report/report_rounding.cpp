@@ -8,6 +8,7 @@
 #include "tools/diff/births/births.h"
 #include "tools/diff/compare/factor.h"
 #include "tools/diff/facts/excuses.h"
+#include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 
 namespace convtrace::diff {
@@ -80,8 +81,8 @@ std::string rounding_hint(const DiffResult& result) {
   if (c.like_rounding) {
     return "no larger than rounding, which is not allowed here: " + escape_text(result.why_exact) +
            (result.noise_given ? ""
-                               : ". Whether this program repeats its bits at all is shown by: "
-                                 "convtrace repeat -- COMMAND");
+                               : ". Whether this program repeats its bits at all is shown by: " +
+                                     repeat_command(result.base_command));
   }
   if (c.verdict != Class::kDiverged || !std::isfinite(c.tolerance) || !(c.z <= kNear)) return "";
   return result.noise_given
@@ -150,10 +151,7 @@ std::string hidden_text(const DiffResult& result) {
   if (unit_roundoff(allowed.coarsest) == 0) return "";
   if (result.hidden) {
     return "from step " + std::to_string(result.hidden->step) +
-           " on a fault of any size may look the same" +
-           (result.verdict == Verdict::kCannotTell
-                ? ""
-                : ": compare runs that share their bits for longer, or fewer steps");
+           " on a fault of any size may look the same";
   }
   // The smallest fault that would show in every tensor, relative to its size.
   const double grown = kGain * result.carried.largest;

@@ -61,7 +61,7 @@ class TextReport {
     line("ignored     ", waived_text(result_));
     for (const std::string& text : alias_lines(result_)) line("aliasing    ", escape_text(text));
     findings();
-    if (result_.root && result_.root->leads_on()) next();
+    if (has_next(result_)) next();
   }
 
  private:

@@ -31,7 +31,7 @@
 namespace convtrace::diff {
 
 /// kIncomplete: the compared parts agree, but some parts of the runs were not compared.
-/// kCannotTell: rounding hides a fault of any size in the first step of both runs already.
+/// kCannotTell: rounding hides a fault of any size from some step on.
 enum class Verdict : uint8_t {
   kSame,
   kDiverged,
@@ -130,9 +130,10 @@ struct Allowance {
 /// The step from which on rounding hides a fault of any size.
 struct Hidden {
   uint32_t step = 0;
-  /// It is the first step of both runs, and its forward pass alone shows that. In gradients of
-  /// small tensors one element that a kink gives another sign has that size.
-  bool decides = false;
+  uint64_t judged = 0;  ///< common steps before it
+  /// It is the first step of both runs, and its forward pass alone shows that: then values that
+  /// diverge are no evidence either, if what they are made of is as far apart.
+  bool from_first = false;
 };
 
 inline constexpr size_t kMaxGradients = 200;

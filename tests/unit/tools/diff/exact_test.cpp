@@ -51,7 +51,7 @@ TEST_CASE("exact: a root no larger than rounding says why that counts, and how t
   const char* hint = "no larger than rounding, which is not allowed here";
   const std::string small = text(with_other_bit());
   CHECK(contains(small, hint));
-  CHECK(contains(small, "convtrace repeat -- COMMAND"));
+  CHECK(contains(small, "shown by: convtrace repeat"));
   CHECK(contains(text(with_other_bit(), {"--exact", "on"}), "not allowed here: --exact on"));
   Run large = training();
   scale(large.at(1, "fc2", "output:0"), 2);
