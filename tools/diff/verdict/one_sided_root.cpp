@@ -4,7 +4,9 @@
 #include <cmath>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tools/common/text.h"
 #include "tools/diff/births/updates.h"
@@ -141,13 +143,66 @@ std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
   return root;
 }
 
+/// Parameters whose gradients a step of one run clips, with the first such record of each, and those
+/// whose gradients the optimizer got.
+struct Clipped {
+  std::unordered_map<uint64_t, uint32_t> first;
+  std::unordered_set<uint64_t> all;
+};
+
+Clipped clipped_in(const StepRecords& step) {
+  Clipped clipped;
+  for (uint32_t i = 0; i < step.values.size(); ++i) {
+    const ValueRecord& record = step.values[i];
+    if (record.kind == Role::kUnclipped) clipped.first.try_emplace(parameter_key(record), i);
+    if (record.kind == Role::kGradient) clipped.all.insert(parameter_key(record));
+  }
+  return clipped;
+}
+
+/// @return a root if both runs clip, and the gradient of a parameter that both have is clipped in
+/// one of them alone: the norm is that of other gradients.
+std::optional<RootReport> report_others_clipped(const StepPair& pair,
+                                                const std::optional<RootChoice>& first,
+                                                const PairReporter& reporter) {
+  if (!first || first->changed) return std::nullopt;
+  const Role kind = pair.base_of(first->match).kind;
+  if (kind != Role::kGradientNorm && kind != Role::kGradient) return std::nullopt;
+  for (uint32_t m = 0; m < pair.size(); ++m)
+    if (pair.base_of(m).kind == Role::kUnclipped && !agrees(pair.comparisons[m].verdict))
+      return std::nullopt;
+  const Clipped base = clipped_in(pair.base), cand = clipped_in(pair.cand);
+  for (const bool in_base : {true, false}) {
+    const Clipped &here = in_base ? base : cand, &there = in_base ? cand : base;
+    std::optional<uint32_t> index;
+    for (const auto& [parameter, at] : here.first) {
+      const bool is_alone = !there.first.contains(parameter) && there.all.contains(parameter);
+      if (is_alone && (!index || at < *index)) index = at;
+    }
+    if (!index) continue;
+    RootReport root = one_sided_root(pair, in_base, *index, reporter);
+    const auto share = [](const Clipped& one) {
+      return tools::count_text(one.first.size()) + " of " +
+             tools::counted(one.all.size(), "parameter");
+    };
+    root.setting = "gradients of " + share(base) + " are clipped in the baseline, of " +
+                   share(cand) + " in the candidate; until then they agree";
+    return root;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<RootReport> report_clipping(const StepPair& pair,
                                           const std::optional<RootChoice>& before,
                                           Tolerances& ignored, const PairReporter& reporter) {
   const Clipping base = clipping_of(pair.base, ignored), cand = clipping_of(pair.cand, ignored);
-  if (base.first && cand.first) return report_clipped_otherwise(pair, before, base, cand, reporter);
+  if (base.first && cand.first) {
+    auto others = report_others_clipped(pair, before, reporter);
+    return others ? std::move(others)
+                  : report_clipped_otherwise(pair, before, base, cand, reporter);
+  }
   if (!base.first && !cand.first) return std::nullopt;
   const bool in_base = base.first.has_value();
   const Clipping& clipping = in_base ? base : cand;

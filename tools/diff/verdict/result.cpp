@@ -18,6 +18,7 @@ std::string more_writes_text(const RootReport& root) {
          tools::counted(static_cast<uint64_t>(std::abs(root.more_writes)), "time") +
          " more before " +
          (root.record.phase == format::Phase::kCommunication ? "it was sent to the other ranks"
+          : role_of(root.record.slot) == Role::kUnclipped    ? "it was clipped"
                                                              : "the optimizer got it");
 }
 

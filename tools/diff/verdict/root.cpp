@@ -133,11 +133,11 @@ bool is_made_of_equal(const RootReport& root, const DataFlow& flow) {
 /// count of a tensor is that of its memory: it is evidence only if gradients that agree have equal
 /// counts.
 /// A gradient that a collective sends is judged by its record there, since the program may write to
-/// it after the reduction.
+/// it after the reduction. One that is clipped is judged by its record before that.
 void look_behind_backward(const StepPair& pair, uint32_t match, RootReport& root) {
   const ValueRecord &base = pair.base_of(match), &cand = pair.cand_of(match);
   const bool is_sent = base.kind == Role::kSent && root.made_of_equal;
-  if (!is_sent && (base.kind != Role::kGradient || base.key.op)) return;
+  if (!is_sent && (!is_parameter_gradient(base.kind) || base.key.op)) return;
   const auto writes = [](const ValueRecord& one) { return int64_t{one.value.version}; };
   bool others_agree = false;
   for (uint32_t m = 0; m < pair.size(); ++m) {

@@ -560,6 +560,35 @@ TEST_CASE("diff: gradients that both runs clip, to unlike norms", "[diff][verdic
   CHECK(compared(run_of(4, 1), run_of(4, 1)).verdict == Verdict::kSame);
 }
 
+TEST_CASE("diff: gradients of which one run clips fewer", "[diff][verdict]") {
+  const auto run_of = [](size_t clipped, float unclipped = 4) {
+    Run run;
+    const std::vector<std::string> layers = {"a", "b", "c"};
+    for (size_t i = 0; i < clipped; ++i)
+      run.add({.phase = Phase::kBackward,
+               .scope = layers[i],
+               .slot = "grad_unclipped:weight",
+               .values = {unclipped, 0}});
+    const float norm = 4 * std::sqrt(static_cast<float>(clipped));
+    run.add({.phase = Phase::kBackward, .slot = "grad_norm", .values = {norm}});
+    for (size_t i = 0; i < layers.size(); ++i)
+      run.add({.phase = Phase::kBackward,
+               .scope = layers[i],
+               .slot = "grad:weight",
+               .values = {i < clipped ? 4 / norm : 4, 0}});
+    return run;
+  };
+  const DiffResult result = compared(run_of(3), run_of(1));
+  CHECK(where(result) == Where{0, Phase::kBackward, "b", "grad_unclipped:weight"});
+  CHECK(result.root->setting ==
+        "gradients of 3 of 3 parameters are clipped in the baseline, of 1 of 3 parameters in the "
+        "candidate; until then they agree");
+  CHECK(
+      compared(run_of(2), run_of(3)).root->setting.find("of 3 of 3 parameters in the candidate") !=
+      std::string::npos);
+  CHECK(compared(run_of(3), run_of(1, 5)).root->setting.empty());  // they part before
+}
+
 TEST_CASE("diff: backward passes that one run alone makes are where gradients part",
           "[diff][verdict]") {
   const auto run_of = [](const std::vector<float>& losses, float gradient) {

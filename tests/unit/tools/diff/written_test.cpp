@@ -216,6 +216,36 @@ TEST_CASE("diff: a gradient that agrees before it is clipped was made right", "[
         "the gradient agrees before it is clipped, and differs as the optimizer got it");
 }
 
+TEST_CASE("diff: a gradient that is written to before it is clipped is no fault of its backward",
+          "[diff][written]") {
+  const auto run = [](float factor, uint32_t writes) {
+    Run made = test::training();
+    for (const char* layer : {"fc1", "fc2"}) {
+      Item whole = made.at(1, layer, "grad:weight");
+      whole.slot = "grad_unclipped:weight";
+      scale(whole, 10);
+      if (layer == std::string("fc1")) {
+        scale(whole, factor);
+        whole.version = writes;
+        scale(made.at(1, layer, "grad:weight"), factor);
+      }
+      const auto at = std::ranges::find_if(made.items, [layer](const Item& item) {
+        return item.step == 1 && item.scope == layer && item.slot == "grad:weight";
+      });
+      made.items.insert(at, whole);
+    }
+    made.tell(0, "fc1", "class", "torch.nn.modules.linear.Linear");
+    return made;
+  };
+  const DiffResult result = compared(run(1, 0), run(3, 1));
+  CHECK(where(result) == Where{1, Phase::kBackward, "fc1", "grad_unclipped:weight"});
+  CHECK(diff::headline(result).starts_with("DIVERGED at step 1, after backward, fc1"));
+  CHECK(diff::root_sentence(*result.root) ==
+        "what the gradient is made of agrees; the candidate wrote to it 1 time more before it was "
+        "clipped");
+  CHECK_FALSE(compared(run(1, 0), run(3, 0)).root->is_after_backward());
+}
+
 TEST_CASE("diff: gradients of parameters that were not compared do not agree", "[diff][root]") {
   const auto said = [](Run base, bool with_gradients) {
     if (!with_gradients)
