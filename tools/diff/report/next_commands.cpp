@@ -66,8 +66,17 @@ std::string ops_of(const std::string& scope) {
   return " --ops " + tools::quote_shell(scope.empty() ? "*" : scope);
 }
 
+/// @return whether the root is what a module's own code gave out: what it called was compared
+/// before, or its class is not torch's. A stored output does not tell which line made it.
+bool computes_itself(const RootReport& root) {
+  const std::string& kind = root.code.qualified_class;
+  return root.record.op.empty() && root.record.kernel.empty() &&
+         role_of(root.record.slot) == Role::kOutput &&
+         (!root.compared_inside.empty() || (!kind.empty() && !kind.starts_with("torch.")));
+}
+
 /// @return options that record more around the root: the ops of the module whose code changed a
-/// value between calls, or that used weights which were not compared; the states of
+/// value between calls or gave it out, or that used weights which were not compared; the states of
 /// an optimizer whose updates differ; and kernels of compiled regions.
 std::string further_records(const DiffResult& result) {
   const RootReport& root = *result.root;
@@ -77,7 +86,7 @@ std::string further_records(const DiffResult& result) {
     const size_t dot = scope.rfind('.');
     return ops_of(dot == std::string::npos ? "" : scope.substr(0, dot)) + also;
   }
-  if (root.weights_are(Shown::kNotCompared)) return ops_of(scope) + also;
+  if (root.weights_are(Shown::kNotCompared) || computes_itself(root)) return ops_of(scope) + also;
   return (root.record.phase == format::Phase::kOptimizer ? " --optimizer-state 1" : "") + also;
 }
 

@@ -254,6 +254,19 @@ TEST_CASE("next commands: a file that changed is checked before a run is recorde
   CHECK(paste() == "root-cand.ctrace\ndiff\n");
 }
 
+TEST_CASE("convtrace-diff: next records the operations of a module with code of its own",
+          "[diff][command][text]") {
+  const auto text_of = [](const char* type) {
+    Run base = test::training(), cand = base;
+    for (Run* run : {&base, &cand}) run->tell(0, "fc2", "class", type);
+    test::scale(cand.at(0, "fc2", "output:0"), 2);
+    const Pair pair(base, cand);
+    return run({pair.base, pair.cand}).out;
+  };
+  CHECK(contains(text_of("m.Block"), "--steps 0 --ops fc2 --config"));
+  CHECK(contains(text_of("torch.nn.modules.linear.Linear"), "--steps 0 --config"));
+}
+
 TEST_CASE("convtrace-diff: a run is started again where and with what it was",
           "[diff][command][text]") {
   Run base = test::training(), cand = diverging();
