@@ -199,7 +199,8 @@ std::optional<Cause> by_scaled_input(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.phase != Phase::kData && !result.root->came_in) return std::nullopt;
   const RecordReport& given = result.root->came_in ? *result.root->came_in : root;
-  const auto factor = factor_of(given.base.stats, given.cand.stats);
+  const auto factor =
+      factor_of(given.base.stats, given.cand.stats, given.base.samples, given.cand.samples);
   if (!factor) return std::nullopt;
   return Cause{"scaled-input",
                given.slot + " of " + tools::module_text(given.scope) + " is " +

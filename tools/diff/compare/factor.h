@@ -1,9 +1,10 @@
 #pragma once
 /// @file factor.h
-/// Tells whether one tensor is a multiple of another, from their sketches. Sketches are linear:
-/// that of a difference is the difference of theirs.
+/// Tells whether one tensor is a multiple of another, from their sketches, or from the samples of
+/// small ones. Sketches are linear: that of a difference is the difference of theirs.
 
 #include <optional>
+#include <span>
 
 #include "format/model/events.h"
 
@@ -23,8 +24,16 @@ struct Factor {
 /// @return the sketch of a - b. Both are known.
 [[nodiscard]] format::Sketch minus(const format::Sketch& a, const format::Sketch& b);
 
-/// @return nullopt if the sketches are not known, or the candidate is no multiple, or it is the
-/// baseline itself within 0.1 %.
-[[nodiscard]] std::optional<Factor> factor_of(const format::Stats& base, const format::Stats& cand);
+/// Of a tensor without a sketch, which has few elements, by its first ones and its norm.
+/// @return nullopt also if fewer than two samples are not zero: one number has any multiple.
+[[nodiscard]] std::optional<Factor> multiple_of(std::span<const double> base,
+                                                std::span<const double> cand, double base_norm,
+                                                double cand_norm);
+
+/// @return nullopt if neither sketches nor samples are known, or the candidate is no multiple, or it
+/// is the baseline itself within 0.1 %.
+[[nodiscard]] std::optional<Factor> factor_of(const format::Stats& base, const format::Stats& cand,
+                                              std::span<const double> base_samples = {},
+                                              std::span<const double> cand_samples = {});
 
 }  // namespace convtrace::diff

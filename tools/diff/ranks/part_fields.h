@@ -70,7 +70,7 @@ CONVTRACE_PACKED(ScalarFactor, value, calls)
 CONVTRACE_PACKED(Aligned, matched, base, cand)
 CONVTRACE_PACKED(Maker, scope, op, slot, call, in_no_module, own_code)
 CONVTRACE_PACKED(MadeBy, how, receiver, makers, around)
-CONVTRACE_PACKED(ShownCause, rule, text, evidence, is_certain)
+CONVTRACE_PACKED(ShownCause, rule, text, evidence, is_certain, factor)
 CONVTRACE_PACKED(RootReport, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, y,
                  z, before, earlier, offset, written, known, made_of, factor, weights, inside,
                  of_parameters, unclipped, writes, shown, known_in)

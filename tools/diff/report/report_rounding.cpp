@@ -41,7 +41,8 @@ std::string difference_text(const Comparison& comparison) {
 }
 
 std::string factor_text(const RecordReport& record) {
-  const auto factor = factor_of(record.base.stats, record.cand.stats);
+  const auto factor =
+      factor_of(record.base.stats, record.cand.stats, record.base.samples, record.cand.samples);
   if (!factor) return "";
   const std::string text = number_text(factor->value, 4) + " times the baseline";
   return factor->rest > 0
@@ -51,9 +52,10 @@ std::string factor_text(const RecordReport& record) {
 
 std::string factor_text(const RootReport& root) {
   if (!root.scalar_factor) return factor_text(shown_difference(root));
-  return "the candidate is " + number_text(root.scalar_factor->value, 4) +
-         " times the baseline, in all " + std::to_string(root.scalar_factor->calls) +
-         " calls of the step";
+  return "the candidate is " + number_text(root.scalar_factor->value, 4) + " times the baseline, " +
+         (root.scalar_factor->calls == 1
+              ? "as all gradients of parameters are"
+              : "in all " + std::to_string(root.scalar_factor->calls) + " calls of the step");
 }
 
 std::string tolerance_text(const RecordReport& record) {

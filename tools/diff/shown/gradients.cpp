@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "tools/common/element.h"
 #include "tools/common/text.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
 namespace {
@@ -15,20 +17,26 @@ bool is_gradient(const ValueRecord& record) {
   return is_parameter_gradient(record.kind) && !record.key.op;
 }
 
+/// @return the multiple that a gradient without a sketch is, by its samples.
+std::optional<Factor> multiple_of_small(const ValueView& base, const ValueView& cand) {
+  return multiple_of(tools::decode_elements(base.record.dtype, base.samples),
+                     tools::decode_elements(cand.record.dtype, cand.samples), base.record.stats.l2,
+                     cand.record.stats.l2);
+}
+
 /// The multiple that all gradients have in common.
-/// @param others  norms of gradients that are equal, or have no sketch
-template <typename Pairs>
-std::optional<double> common_factor(const Pairs& pairs,
+/// @param factors  of those that differ
+/// @param others  norms of gradients that are equal, or too small to have one
+std::optional<double> common_factor(std::span<const std::optional<Factor>> factors,
                                     std::span<const std::pair<double, double>> others) {
   std::optional<Factor> first;
-  for (const auto& pair : pairs) {
-    const auto factor = multiple_of(*pair.base, *pair.cand);
+  for (const auto& factor : factors) {
     if (!factor || factor->is_one()) return std::nullopt;
     if (!first) first = factor;
     if (!Factor{factor->value / first->value, factor->rest + first->rest}.is_one())
       return std::nullopt;
   }
-  if (!first || pairs.size() < 2) return std::nullopt;
+  if (!first || factors.size() < 2) return std::nullopt;
   constexpr double kOfNorms = 0.01;
   for (const auto& [base, cand] : others)
     if (std::abs(cand - first->value * base) > kOfNorms * cand) return std::nullopt;
@@ -47,7 +55,8 @@ ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_lo
                     (behind_loss ? ": they are scaled or summed otherwise"
                                  : ": the loss is scaled or divided otherwise"),
           {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
-          false};
+          false,
+          factor};
 }
 
 }  // namespace
@@ -82,6 +91,7 @@ std::optional<uint32_t> Gradients::added_step(std::span<const Pair> pairs, bool 
 std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRecords& cand,
                                           std::span<const Match> matches, bool behind_loss) const {
   std::vector<Pair> pairs;
+  std::vector<std::optional<Factor>> factors;
   std::vector<std::pair<double, double>> others;
   std::unordered_set<uint64_t> seen;
   for (const Match& match : matches) {
@@ -90,18 +100,22 @@ std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRec
     const bool is_known = a.stats.sketch.is_known() && b.stats.sketch.is_known();
     if (is_known && a.stats.hash != b.stats.hash) {
       pairs.push_back({parameter_key(a), &a.stats.sketch, &b.stats.sketch});
+      factors.push_back(multiple_of(a.stats.sketch, b.stats.sketch));
+    } else if (auto small = multiple_of_small(view(base, a), view(cand, b));
+               small && !small->is_one()) {
+      factors.push_back(small);
     } else {
       others.emplace_back(a.stats.l2, b.stats.l2);
     }
   }
-  if (pairs.empty()) return std::nullopt;
   for (const bool in_base : {false, true}) {
+    if (pairs.empty()) break;
     const auto added = added_step(pairs, in_base, base.step);
     if (!added) continue;
     const std::string before = std::to_string(*added), now = std::to_string(base.step);
     const std::string other = run_name(!in_base);
     const std::string some =
-        others.empty() ? "" : " of " + tools::counted(pairs.size(), "parameter");
+        seen.size() == pairs.size() ? "" : " of " + tools::counted(pairs.size(), "parameter");
     return ShownCause{
         "not-zeroed",
         std::string("the ") + run_name(in_base) + "'s gradients" + some +
@@ -109,11 +123,11 @@ std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRec
         {"those of " + tools::counted(pairs.size(), "parameter") + " are the " + other +
          "'s of step " + now + " and its own of step " + before + " added up"}};
   }
-  const auto factor = common_factor(pairs, others);
+  const auto factor = common_factor(factors, others);
   if (!factor) return std::nullopt;
   const auto passes = std::ranges::count_if(
       base.values, [](const ValueRecord& one) { return one.kind == Role::kLoss; });
-  return scaled(*factor, pairs.size() + others.size(), static_cast<uint64_t>(passes), behind_loss);
+  return scaled(*factor, seen.size(), static_cast<uint64_t>(passes), behind_loss);
 }
 
 }  // namespace convtrace::diff

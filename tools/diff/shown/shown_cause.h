@@ -14,6 +14,7 @@ struct ShownCause {
   std::string text;                   ///< one line
   std::vector<std::string> evidence;  ///< the connection to the root
   bool is_certain = true;             ///< false: a setting or a generator may be the reason
+  double factor = 0;                  ///< that all gradients have; 0: none
 };
 
 /// @return the run, in words.

@@ -83,7 +83,10 @@ void RankDiff::run(StepSource& base, StepSource& cand,
     }
     after_step();
   }
-  if (outcome_.root) outcome_.root->shown = shown_.cause();
+  if (outcome_.root) {
+    outcome_.root->shown = shown_.cause();
+    find_loss_factor(*outcome_.root);
+  }
   outcome_.one_sided = one_sided_.groups();
   outcome_.waived += one_sided_.waived();
   for (const auto& [cand_scope, pair] : scopes_.renamed()) {

@@ -158,7 +158,8 @@ struct UpdateCount {
   uint64_t wrong = 0, all = 0;
 };
 
-/// The candidate over the baseline, where all calls of a place have one ratio (root.cpp).
+/// The candidate over the baseline, where all calls of a place have one ratio (root.cpp), or a
+/// single loss has that of all gradients.
 struct ScalarFactor {
   double value = 1;
   uint64_t calls = 0;

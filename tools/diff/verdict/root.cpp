@@ -359,4 +359,14 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   return root;
 }
 
+void find_loss_factor(RootReport& root) {
+  const format::Stats &base = root.record.base.stats, &cand = root.record.cand.stats;
+  const double factor = root.shown ? root.shown->factor : 0;
+  if (factor == 0 || root.scalar_factor || !root.has_values() || base.count != 1 ||
+      root.record.phase != format::Phase::kLoss || base.mean == 0)
+    return;
+  const double ratio = cand.mean / base.mean;
+  if (Factor{ratio / factor, 0}.is_one()) root.scalar_factor = {ratio, 1};
+}
+
 }  // namespace convtrace::diff

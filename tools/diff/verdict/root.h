@@ -35,4 +35,8 @@ void show_before(const StepPair& pair, uint32_t end, RootReport& root);
 [[nodiscard]] RootReport report_root(const StepPair& pair, const RootChoice& choice,
                                      const PairReporter& reporter);
 
+/// Takes the common factor of all gradients for that of the root, a loss, if the loss has it. A
+/// single pair of losses always has a ratio.
+void find_loss_factor(RootReport& root);
+
 }  // namespace convtrace::diff

@@ -432,6 +432,21 @@ TEST_CASE("births: of a multiple the factor is told", "[diff][births]") {
   CHECK(diff::factor_text(compared(kEqual, other).root->record).empty());
 }
 
+TEST_CASE("births: the factor of a small tensor is told by its elements", "[diff][births]") {
+  const auto told = [](std::vector<float> base, std::vector<float> cand) {
+    Run a = kEqual, b = kEqual;
+    for (Run* run : {&a, &b})
+      run->add({.phase = Phase::kBackward,
+                .scope = "b",
+                .slot = "grad:bias",
+                .values = run == &a ? base : cand});
+    return diff::factor_text(compared(a, b).root->record);
+  };
+  CHECK(told({1, -2, 0.5F, 4}, {3, -6, 1.5F, 12}) == "the candidate is 3 times the baseline");
+  CHECK(told({1, -2, 0.5F, 4}, {3, -6, 1.5F, 13}).empty());
+  CHECK(told({0, -2, 0, 0}, {0, -6, 0, 0}).empty());  // one number alone
+}
+
 TEST_CASE("births: the factor of scalars is told where all calls of a place have it",
           "[diff][births]") {
   const auto losses = [](double factor, double last, size_t calls) {

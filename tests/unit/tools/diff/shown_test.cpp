@@ -85,6 +85,27 @@ TEST_CASE("cause: all gradients times one number", "[diff][cause]") {
   CHECK(cause(base, one).empty());
 }
 
+TEST_CASE("cause: all gradients times one number, in tensors without sketches", "[diff][cause]") {
+  Run base = test::training(3);
+  const std::vector<float> numbers = {1, -2, 0.5F, 4, 3, -7, 0.25F, 9};
+  for (const char* layer : {"fc1", "fc2"}) base.at(1, layer, kGradient).values = numbers;
+  base.at(1, "", "loss").values = {2};
+  Run cand = base;
+  for (const char* layer : {"fc1", "fc2"}) scale(cand.at(1, layer, kGradient), 8);
+  scale(cand.at(1, "", "loss"), 8);
+  CHECK(cause(base, cand) ==
+        "scaled-gradient: all gradients are 8 times the baseline's: the loss is scaled or divided "
+        "otherwise");
+  const auto factor = [&](const Run& run) {
+    return compared(base, run).root->scalar_factor.has_value();
+  };
+  CHECK(factor(cand));
+  scale(cand.at(1, "", "loss"), 1.5);
+  CHECK_FALSE(factor(cand));
+  cand.at(1, "fc1", kGradient).values[2] *= 3;
+  CHECK(cause(base, cand).empty());
+}
+
 TEST_CASE("cause: data of another step of the other run", "[diff][cause]") {
   Run base = wide(6);
   Run ahead = base, again = base;
