@@ -63,11 +63,15 @@ NanOrigin origin_of(reader::TraceReader& trace, const Seen& birth, const NanFoun
   NanOrigin origin;
   const bool given = birth.place.phase == format::Phase::kData;  // no code of the program made it
   if (known && !given) origin.code = code_text(scope, op, facts_of(trace, scope, birth.step));
-  const bool computed =
-      birth.place.phase == format::Phase::kForward || birth.place.phase == format::Phase::kBackward;
-  // The operations inside a module name the one that made it.
-  if (known && computed && op.empty() && !scope.empty()) {
-    origin.next = "convtrace run --output ops.ctrace --ops " + quote_shell(scope) + " --steps " +
+  const format::Phase phase = birth.place.phase;
+  const bool computed = phase == format::Phase::kForward || phase == format::Phase::kLoss ||
+                        phase == format::Phase::kBackward;
+  // The operations inside a module name the one that made it. The root module and a loss have no
+  // path, so all operations are recorded.
+  const std::string inside = known && phase != format::Phase::kLoss && !scope.empty() ? scope : "*";
+  const bool recorded = trace.meta().fact("setting.CONVTRACE_OPS") == inside;
+  if (computed && op.empty() && !recorded) {
+    origin.next = "convtrace run --output ops.ctrace --ops " + quote_shell(inside) + " --steps " +
                   std::to_string(birth.step) + " --" + command_of(trace.meta()) +
                   " && convtrace show --nan ops.ctrace";
   } else {

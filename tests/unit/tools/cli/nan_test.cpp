@@ -206,6 +206,27 @@ TEST_CASE(
         std::string::npos);
 }
 
+TEST_CASE("show --nan: of the root module and of a loss all operations are to be recorded",
+          "[cli][show][nan]") {
+  const auto next_of = [](const char* slot, Phase phase, bool with_ops) {
+    const TempDir dir;
+    TraceBuilder trace(dir / "t.ctrace");
+    format::TraceMeta meta;
+    if (with_ops) meta.facts.emplace_back("setting.CONVTRACE_OPS", "*");
+    trace.meta(meta);
+    trace.step(3).stats({.scope = "fc", .slot = "output:0", .values = {1, 1}});
+    trace.stats({.slot = slot, .phase = phase, .values = {kNan, 1}});
+    trace.close();
+    return report_of(dir / "t.ctrace")["next"].get<std::string>();
+  };
+  for (const bool is_loss : {true, false}) {
+    const char* slot = is_loss ? "loss" : "output:0";
+    const Phase phase = is_loss ? Phase::kLoss : Phase::kForward;
+    CHECK(next_of(slot, phase, false).find("--ops '*' --steps 3 -- ") != std::string::npos);
+    CHECK(next_of(slot, phase, true).starts_with("convtrace check "));
+  }
+}
+
 TEST_CASE("show --nan: only the last twenty values are kept, and early signs once a place",
           "[cli][show][nan]") {
   const TempDir dir;
