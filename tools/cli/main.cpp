@@ -162,6 +162,20 @@ int become_diff(std::vector<std::string> arguments) {
   return kUsage;  // 1 would mean that the runs diverge
 }
 
+/// `convtrace expect FILE BASE CAND ...` and `convtrace expect --init BASE CAND ...` as the arguments
+/// of `convtrace diff`. @return empty for other words, which are about the command itself.
+std::vector<std::string> expecting(const std::vector<std::string>& words) {
+  if (words.size() < 4 || words.front() != "expect") return {};
+  std::vector<std::string> all{"diff"};
+  if (words[1] == "--init") {
+    all.emplace_back("--expect-init");
+  } else {
+    all.insert(all.end(), {"--expect", words[1]});
+  }
+  all.insert(all.end(), words.begin() + 2, words.end());
+  return all;
+}
+
 /// For the build: prints documents that are generated from the command line and the settings.
 int generate(const CLI::App& app, const std::string& what) {
   Output output;
@@ -208,6 +222,14 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   RepeatCommand repeat(app);
   app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
       ->footer("Takes the options of convtrace-diff; see there.");
+  CLI::App* const expect = app.add_subcommand(
+      "expect",
+      "Whether a change kept its contract: expect FILE BASE CAND, or expect --init BASE CAND");
+  expect->footer(
+      "FILE says what must agree, must differ, must run (docs/expect.md); --init prints one that "
+      "two "
+      "runs keep. Takes the options of convtrace-diff behind these words. Exit codes: 0 kept, 1 "
+      "broken, 2 usage, 3 cannot tell.");
   const ExportCommand exporting(app);
   DoctorArguments doctor(app);
   ConfigArguments config(app);
@@ -226,6 +248,10 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
     return app.exit(error) == 0 ? 0 : kUsage;
   }
 
+  if (expect->parsed()) {
+    std::fputs(expect->help().c_str(), stderr);
+    return kUsage;
+  }
   if (demo.chosen()) return static_cast<int>(demo.run());
   if (preload.chosen()) return static_cast<int>(preload.run());
   if (run.chosen()) return run.run(std::move(command));
@@ -245,6 +271,8 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
 int main(int argc, char** argv) {
   const std::vector<std::string> all(argv + 1, argv + argc);
   if (!all.empty() && all.front() == "diff") return convtrace::tools::become_diff(all);
+  if (const auto words = convtrace::tools::expecting(all); !words.empty())
+    return convtrace::tools::become_diff(words);
   // Words after `--` belong to the command, even if they look like options.
   const auto split = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> words(all.begin(), split);

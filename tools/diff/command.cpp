@@ -11,6 +11,9 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
 #include "tools/common/usage.h"
+#include "tools/diff/expect/contract_report.h"
+#include "tools/diff/expect/judged.h"
+#include "tools/diff/expect/proposal.h"
 #include "tools/diff/page/report_html.h"
 #include "tools/diff/ranks/diff.h"
 #include "tools/diff/ranks/part_file.h"
@@ -32,6 +35,8 @@ struct Options {
   std::string exact = "auto", layouts = "auto";
   std::optional<uint32_t> part;  ///< ranks/part_file.h
   bool brief = false;            ///< the JSON is a short answer
+  std::string contract;          ///< path; empty: none
+  bool propose = false;          ///< write a contract to standard output
   bool of_several = false, pairs = false, parts = false;
 };
 
@@ -80,6 +85,13 @@ void describe_options(CLI::App& app, Options& options) {
       ->type_name("F");
   app.add_option("--json", options.json, "write everything found as JSON (- for stdout)")
       ->type_name("F");
+  auto* expect = app.add_option("--expect", options.contract,
+                                "TOML file: what must agree, must differ, must run; the report and "
+                                "the exit code are about it")
+                     ->type_name("F");
+  auto* init = app.add_flag("--expect-init", options.propose,
+                            "instead of a report write a file for --expect that these runs keep");
+  init->excludes(expect);
   app.add_flag("--brief", options.brief,
                "the answer alone, as JSON of at most 2 kB: to F of --json, else to stdout");
   app.add_option("--html", options.html, "write a page")->type_name("F");
@@ -179,6 +191,54 @@ bool join_from_stdin(const DiffInputs& inputs, DiffResult& result, std::string& 
   return true;
 }
 
+DiffExitCode exit_code(Kept kept) {
+  return kept == Kept::kKept     ? DiffExitCode::kSame
+         : kept == Kept::kBroken ? DiffExitCode::kDiverged
+                                 : DiffExitCode::kNotComparable;
+}
+
+/// Compares by a contract, or proposes one.
+DiffExitCode compare_by_contract(const Options& options, const DiffInputs& inputs,
+                                 std::ostream& out, std::ostream& err, Terminal terminal) {
+  Outputs outputs("convtrace-diff", out, err);
+  std::string error;
+  const auto failed = [&] {
+    err << "convtrace-diff: " << error << "\n";
+    return DiffExitCode::kUsage;
+  };
+  Contract contract;
+  if (!options.propose && !read_contract(options.contract, contract, error)) return failed();
+  std::ostream* json = outputs.open(options.brief && options.json.empty() ? "-" : options.json);
+  std::ostream* junit = outputs.open(options.junit);
+  if (outputs.failed()) return DiffExitCode::kUsage;
+  ContractRows rows(contract);
+  ProposalRows proposal;
+  RowSinks sinks;
+  if (options.propose) sinks.add(proposal);
+  if (!options.propose) sinks.add(rows);
+  DiffResult result;
+  TraceSet base, cand;
+  if (!run_diff(inputs, &sinks, result, error) || !open_trace_set(inputs.base, base, error) ||
+      !open_trace_set(inputs.cand, cand, error))
+    return failed();
+  if (options.propose) {
+    out << proposal.text(result) << std::flush;
+    return out ? DiffExitCode::kSame : DiffExitCode::kUsage;
+  }
+  const JudgedContract judged = rows.judge(result, base, cand);
+  const ContractReport report{contract, judged, result};
+  if (json != nullptr)
+    *json << (options.brief ? report::brief_json(brief_of(report))
+                            : tools::dump_json(json_of(report), 2))
+          << "\n";
+  if (junit != nullptr) write_junit(report, *junit);
+  outputs.finish();
+  if (outputs.stdout_taken()) terminal = {};
+  if (!options.brief) write_text(report, terminal, outputs.people());
+  outputs.flush();
+  return outputs.failed() ? DiffExitCode::kUsage : exit_code(judged.kept());
+}
+
 DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::ostream& err,
                                 Terminal terminal) {
   // Opened before anything is compared: a bad path costs no waiting.
@@ -186,6 +246,8 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   std::string error;
   DiffInputs inputs = options.inputs;
   if (!read_rules(options, inputs, err)) return DiffExitCode::kUsage;
+  if (options.propose || !options.contract.empty())
+    return compare_by_contract(options, inputs, out, err, terminal);
   if (options.part || options.pairs) {
     const bool done =
         options.part ? compare_part(inputs, options, out, error) : list_pairs(inputs, out, error);

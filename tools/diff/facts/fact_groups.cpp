@@ -46,6 +46,12 @@ std::string_view to_string(FactKind value) {
   return kTexts[static_cast<size_t>(value)];
 }
 
+std::string code_name(std::string_view fact) {
+  if (!fact.starts_with(kCode)) return "";
+  const auto [file, kind] = file_and_class(fact.substr(kCode.size()));
+  return kind.empty() ? file : file + std::string(kClass) + kind;
+}
+
 std::map<std::string, std::string> parse_settings(std::string_view text) {
   std::map<std::string, std::string> settings;
   size_t begin = 0;
@@ -109,10 +115,8 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     const auto ours = value(a, fact), theirs = value(b, fact);
     // A class that only one run used is reported with its module.
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
-    by_file[file].push_back({.kind = FactKind::kCode,
-                             .name = kind.empty() ? file : file + std::string(kClass) + kind,
-                             .base = ours,
-                             .cand = theirs});
+    by_file[file].push_back(
+        {.kind = FactKind::kCode, .name = code_name(fact), .base = ours, .cand = theirs});
   }
   std::vector<FactDifference> found;
   for (auto& [file, differences] : by_file) {

@@ -20,6 +20,10 @@ namespace convtrace::diff {
 /// have no `=` and without a truncated last part.
 [[nodiscard]] std::map<std::string, std::string> parse_settings(std::string_view text);
 
+/// @return "model.py: class A" of the fact "code.model.py.A", "model.py" of a file's; "" for a fact
+/// that is no fingerprint of code.
+[[nodiscard]] std::string code_name(std::string_view fact);
+
 /// @return the differences of the two runs' code fingerprints, one for each file or class.
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);

@@ -48,7 +48,7 @@ Json elements_json(const ElementReport& e) {
 }
 
 /// @return the place of a value or a finding.
-Json place_json(const auto& place) {
+Json json_of_place(const auto& place) {
   return {{"rank", place.rank},
           {"step", step_json(place.step)},
           {"phase", to_string(place.phase)},
@@ -59,7 +59,7 @@ Json place_json(const auto& place) {
 }
 
 Json record_json(const RecordReport& record, const Comparison& numbers) {
-  Json json = place_json(record);
+  Json json = json_of_place(record);
   json["kernel"] = text_or_null(record.kernel);
   json["class"] = to_string(record.comparison.verdict);
   json["base"] = side_json(record.base);
@@ -81,7 +81,7 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
 
 Json one_sided_json(const OneSided& one_sided) {
   if (one_sided.count == 0) return {};
-  Json json = place_json(one_sided.first);
+  Json json = json_of_place(one_sided.first);
   json["count"] = one_sided.count;
   json["in"] = one_sided.in_cand ? "cand" : "base";
   return json;
@@ -167,7 +167,7 @@ Json root_json(const std::optional<RootReport>& root) {
 }
 
 Json finding_json(const FindingReport& finding) {
-  Json json = place_json(finding);
+  Json json = json_of_place(finding);
   json["kind"] = to_string(finding.kind);
   json["level"] = to_string(finding.level);
   json["kernel"] = text_or_null(finding.kernel);
@@ -211,7 +211,7 @@ Json ranks_json(const std::vector<RankReport>& ranks) {
     Json root;
     if (rank.root) {
       const RecordReport& record = rank.root->record;
-      root = place_json(record);
+      root = json_of_place(record);
       root.erase("rank");
       root["kernel"] = text_or_null(record.kernel);
       root["class"] = to_string(record.comparison.verdict);
@@ -229,7 +229,7 @@ Json carried_json(const Carried& carried) {
   if (!carried.first) return {};
   return {{"count", carried.count},
           {"largest", tools::json_number(carried.largest)},
-          {"first", place_json(*carried.first)}};
+          {"first", json_of_place(*carried.first)}};
 }
 
 Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
@@ -358,6 +358,8 @@ const FindingReport* first_error(const DiffResult& result) {
 
 }  // namespace
 
+Json place_json(const RecordReport& record) { return json_of_place(record); }
+
 Json per_step_json(const DiffResult& result) {
   Json list = Json::array();
   for (const StepSummary& summary : result.summaries) list.push_back(summary_json(summary));
@@ -377,7 +379,7 @@ report::Brief brief_of(const DiffResult& result) {
   }
   if (result.root) {
     const RootReport& root = *result.root;
-    brief.place = place_json(root.record);
+    brief.place = json_of_place(root.record);
     brief.place["kernel"] = text_or_null(root.record.kernel);
     if (root.has_values()) {
       append(brief.evidence,
@@ -389,7 +391,7 @@ report::Brief brief_of(const DiffResult& result) {
     if (root.leads_on()) brief.next = next_commands(result);
   } else if (const FindingReport* const found = first_error(result);
              found != nullptr && result.verdict == Verdict::kFindings) {
-    brief.place = place_json(*found);
+    brief.place = json_of_place(*found);
     append(brief.evidence, {found->message});
   }
   append(brief.evidence, {compared_text(result)});

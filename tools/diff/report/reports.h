@@ -24,6 +24,8 @@ void write_text_report(const DiffResult& result, Terminal terminal, std::ostream
 [[nodiscard]] tools::Json json_report(const DiffResult& result);
 
 [[nodiscard]] report::Brief brief_of(const DiffResult& result);
+/// The place of a value, without numbers.
+[[nodiscard]] tools::Json place_json(const RecordReport& record);
 
 /// JUnit XML, one case per rank and one for the findings.
 void write_junit_report(const DiffResult& result, std::ostream& out);

@@ -11,12 +11,6 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return whether a difference of a record counts for others alone (Births::judge).
-bool is_evidence(Role kind, Class verdict) {
-  return kind == Role::kInitialBuffer ||
-         (kind == Role::kNeeded && verdict == Class::kBitDifference);
-}
-
 bool is_of_forward_pass(format::Phase phase) {
   return phase == format::Phase::kData || phase == format::Phase::kForward ||
          phase == format::Phase::kLoss;
@@ -25,6 +19,11 @@ bool is_of_forward_pass(format::Phase phase) {
 size_t index_of(Class verdict) { return static_cast<size_t>(verdict); }
 
 }  // namespace
+
+bool is_evidence(Role role, Class verdict) {
+  return role == Role::kInitialBuffer ||
+         (role == Role::kNeeded && verdict == Class::kBitDifference);
+}
 
 void Allowance::add(const Allowance& other) {
   value = std::max(value, other.value);

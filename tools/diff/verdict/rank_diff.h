@@ -31,6 +31,10 @@
 
 namespace convtrace::diff {
 
+/// @return whether a record is evidence about other values alone, and no value to be judged: an
+/// initial buffer, or a kept tensor of which only a hash is known.
+[[nodiscard]] bool is_evidence(Role role, Class verdict);
+
 /// Receives every compared or unmatched record, in execution order; the CSV report is one.
 class RowSink {
  public:

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/unit/tools/diff/compared.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace {
 
