@@ -388,12 +388,12 @@ report::Brief brief_of(const DiffResult& result) {
           agrees(root.record.comparison.worst_input))
         brief.cannot_tell.emplace_back("what this value was made of was not compared");
     }
-    if (root.leads_on()) brief.next = next_commands(result);
   } else if (const FindingReport* const found = first_error(result);
              found != nullptr && result.verdict == Verdict::kFindings) {
     brief.place = json_of_place(*found);
     append(brief.evidence, {found->message});
   }
+  if (has_next(result)) brief.next = next_commands(result);
   append(brief.evidence, {compared_text(result)});
   if (brief.next.empty()) append(brief.next, advice(result));
   append(brief.cannot_tell, {result.why_not_comparable, carried_text(result)});
