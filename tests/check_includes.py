@@ -105,7 +105,8 @@ ROOMS = {
     "tools/diff/page": "tools/common tools/diff/cause tools/diff/facts tools/diff/report tools/diff/verdict tools/report",
     "tools/diff/expect": "format/settings tools/common tools/diff/facts tools/diff/report tools/diff/verdict tools/report "
         "tools/trace/model tools/trace/read",
-    "tools/diff": "tools/common tools/diff/expect tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report tools/report tools/trace/names",
+    "tools/diff": "tools/common tools/diff/expect tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report tools/report "
+        "tools/trace/names",
     "tools/check/model": "tools/common tools/trace/flow tools/trace/model",
     "tools/check/values": "tools/check/model tools/common tools/trace/flow tools/trace/model",
     "tools/check/memory": "tools/check/model tools/common tools/trace/model",
@@ -124,7 +125,8 @@ ROOMS = {
         "tools/origin/report tools/report tools/trace/read",
     "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
-    "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/report tools/trace/flow tools/trace/model",
+    "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/report "
+        "tools/trace/flow tools/trace/model",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/report tools/trace/model tools/trace/names tools/trace/read",
