@@ -146,6 +146,22 @@ TEST_CASE("check not-repeatable: ops, where no generator moved", "[check][repeat
   run.at(1, "fc1", "output:0").op = "";
 }
 
+TEST_CASE("check not-repeatable: operations of PyTorch", "[check][repeat]") {
+  const auto called = [](const char* op, Phase second) {
+    Training run = training(3);
+    call(run, 1, "fc1", 0, Phase::kForward, noise(1, 32), noise(2, 32), op);
+    return without_draw(call(run, 1, "fc1", second == Phase::kForward ? 1 : 0, second, noise(1, 32),
+                             noise(3, 32), op),
+                        1);
+  };
+  CHECK(found(called("demo::scale", Phase::kForward), "not-repeatable").size() == 1);
+  // They take numbers that are not recorded, as an exponent.
+  CHECK(unknown(called("aten::pow.Tensor_Scalar", Phase::kForward), "not-repeatable"));
+  CHECK(found(called("aten::mm", Phase::kRecompute), "not-repeatable").size() == 1);
+  // New memory has any contents.
+  CHECK(unknown(called("aten::empty_like", Phase::kRecompute), "not-repeatable"));
+}
+
 TEST_CASE("check not-repeatable: ops that take tensors alone, in a step that draws",
           "[check][repeat]") {
   for (const ScopeName& scope : {ScopeName("fc1"), ScopeName(""), ScopeName()}) {
