@@ -279,12 +279,12 @@ void RankDiff::find_carried(const StepPair& pair) {
 void RankDiff::find_hidden(uint32_t step) {
   if (outcome_.hidden || outcome_.root || outcome_.allowance.by_tolerance) return;
   const Carried& carried = outcome_.carried;
-  const bool in_forward = hides_all(carried.largest_forward);
-  // Kinks, which give some elements another sign, take gradients of bf16 to 20 % (measured) in a
-  // model whose values differ by rounding alone.
-  constexpr double kOfGradients = 0.5;
-  if (!in_forward && carried.largest < kOfGradients) return;
-  outcome_.hidden = {step, outcome_.steps, outcome_.steps == 0 && in_forward};
+  const bool from_first = outcome_.steps == 0 && hides_all(carried.largest_forward);
+  // Programs of bf16 that differ by rounding alone drift to 13 % in the forward pass after some
+  // steps, and to 39 % in gradients, where kinks give some elements another sign (measured).
+  constexpr double kOfValues = 0.25, kOfGradients = 0.5;
+  if (!from_first && carried.largest_forward < kOfValues && carried.largest < kOfGradients) return;
+  outcome_.hidden = {step, outcome_.steps, from_first};
 }
 
 void RankDiff::list_other_forms(const StepPair& pair) {
