@@ -22,11 +22,12 @@ _ASYNC = "async_compile"
 
 
 class Call:
-    """A call in the generated code; its outputs are not known if it is CUSTOM. `kernel` is its name there, `op` a name without the kernel's number, which changes
-    with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast). `nodes`: names of the nodes
-    of the region's graph that it was made of, if Inductor tells them. `trace`: the stack trace of the last of them. `made`:
-    output of a kernel -> names of the inputs that it depends on. `dropped`: (name, owner) of a view of the owner's memory that
-    was meant for the result of the call; the view is dropped after the call without having been written."""
+    """A call in the generated code; its outputs are not known if it is CUSTOM. `kernel` is its name there, `op` a name without
+    the kernel's number, which changes with the rest of the region. `inputs` and `outputs`: (operand's name, expression as ast).
+    `nodes`: names of the nodes of the region's graph that it was made of, if Inductor tells them. `trace`: the stack trace of
+    the last of them. `made`: output of a kernel -> names of the inputs that it depends on. `dropped`: (name, owner) of a view
+    of the owner's memory that was meant for the result of the call; the view is dropped after the call without having been
+    written."""
 
     __slots__ = ("kind", "kernel", "op", "inputs", "outputs", "nodes", "trace", "statement", "made", "dropped")
 
