@@ -187,7 +187,7 @@ class Interruptions(ObservedTest):
             with unittest.mock.patch.object(target, name, interrupted), self.assertRaises(TimeoutError):
                 nn.Linear(4, 4)(torch.randn(2, 4))
         with self.assertRaises(TimeoutError):
-            ops._Tags(interrupted).of(torch.ops.aten.add)
+            ops._Tags(interrupted, id).of(torch.ops.aten.add)
 
     def test_our_own_failure_never_reaches_the_program(self):
         model = nn.Linear(4, 4)
