@@ -103,7 +103,7 @@ ROOMS = {
     "tools/diff/report": "tools/common tools/diff/births tools/diff/cause tools/diff/compare tools/diff/facts tools/diff/model "
         "tools/diff/verdict tools/report",
     "tools/diff/page": "tools/common tools/diff/cause tools/diff/facts tools/diff/report tools/diff/verdict tools/report",
-    "tools/diff/expect": "format/settings tools/common tools/diff/facts tools/diff/report tools/diff/verdict tools/report "
+    "tools/diff/expect": "format/settings reader tools/common tools/diff/facts tools/diff/report tools/diff/verdict tools/report "
         "tools/trace/model tools/trace/read",
     "tools/diff": "tools/common tools/diff/expect tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report tools/report "
         "tools/trace/names",

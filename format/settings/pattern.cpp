@@ -41,6 +41,17 @@ bool has_absurd_number(std::string_view expression) {
   return false;
 }
 
+/// libstdc++ compiles nested groups by recursion.
+bool is_nested_deeply(std::string_view expression) {
+  constexpr int kDeepest = 100;
+  int depth = 0, deepest = 0;
+  for (const char letter : expression) {
+    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
+    deepest = std::max(deepest, depth);
+  }
+  return deepest > kDeepest;
+}
+
 }  // namespace
 
 struct Pattern::Compiled {
@@ -58,7 +69,9 @@ Result<Pattern> Pattern::compile(std::string_view text) {
     return pattern;
   }
   const std::string_view expression = text.substr(kRegexPrefix.size());
-  if (has_absurd_number(expression) || has_back_reference(expression)) return bad;
+  if (has_absurd_number(expression) || has_back_reference(expression) ||
+      is_nested_deeply(expression))
+    return bad;
   try {
     // libstdc++ reads the byte behind a "(" at the end, so the text must be terminated.
     const char* const terminated = pattern.text_.c_str() + kRegexPrefix.size();

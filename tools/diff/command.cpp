@@ -98,6 +98,10 @@ void describe_options(CLI::App& app, Options& options) {
   app.add_option("--junit", options.junit, "write JUnit XML (- for stdout)")->type_name("F");
   app.add_option("--csv", options.csv, "write one row per compared value (- for stdout)")
       ->type_name("F");
+  for (CLI::Option* const one : {expect, init})
+    for (const char* const other : {"--html", "--csv"}) one->excludes(app.get_option(other));
+  for (const char* const other : {"--json", "--junit", "--brief"})
+    init->excludes(app.get_option(other));
   // For convtrace.jobs: ranks/part_file.h.
   auto* part = app.add_option("--part", options.part, "compare these traces of one rank of a job");
   auto* several = app.add_flag("--of-several", options.of_several, "the job has more ranks");

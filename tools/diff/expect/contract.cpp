@@ -11,6 +11,8 @@
 namespace convtrace::diff {
 namespace {
 
+constexpr double kMostPercent = 1e6;
+
 /// What a key of a clause is read by.
 struct Key {
   std::string_view name;
@@ -72,7 +74,8 @@ bool read_slower(const toml::node& value, Clause& clause) {
   const auto text = value.value<std::string_view>().value_or("");
   double percent = -1;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), percent);
-  if (failed != std::errc() || end + 1 != text.data() + text.size() || *end != '%' || percent < 0)
+  if (failed != std::errc() || end + 1 != text.data() + text.size() || *end != '%' ||
+      !(percent >= 0 && percent <= kMostPercent))
     return false;
   clause.slower = percent / 100;
   return true;
@@ -185,6 +188,7 @@ class Reader {
       made.text += (made.text.empty() ? "" : ", ") + std::string(name) + " = " + shown(value);
       has_values |= name != "code" && name != "findings" && name != "slower" && name != "each_step";
     }
+    if (made.each_step && made.code) return at(keys, "each_step is about values, and code is not");
     const int alone = (made.code ? 1 : 0) + (made.findings ? 1 : 0) + (made.slower ? 1 : 0);
     if (alone + (has_values ? 1 : 0) > 1)
       return at(keys, "code, findings and slower are clauses of their own");

@@ -71,14 +71,18 @@ Json json_of(const ContractReport& report) {
 report::Brief brief_of(const ContractReport& report) {
   const Kept kept = report.judged.kept();
   report::Brief brief{.verdict = std::string(to_string(kept)), .headline = headline_of(report)};
-  brief.confidence =
-      kept == Kept::kCannotTell ? report::Confidence::kNone : report::Confidence::kProven;
+  brief.confidence = kept == Kept::kBroken ? report::Confidence::kProven
+                     : kept == Kept::kKept ? report::Confidence::kLikely
+                                           : report::Confidence::kNone;
+  uint32_t first_step = format::kNoStep;
   for (const JudgedClause& one : report.judged.clauses) {
     const std::string text = title_of(*one.clause) + ": " + one.text;
     if (one.kept == Kept::kCannotTell) brief.cannot_tell.push_back(text);
     if (one.kept != kept || kept == Kept::kCannotTell) continue;
-    if (brief.place.is_null() && kept == Kept::kBroken && one.place)
+    if (kept == Kept::kBroken && one.place && one.place->step < first_step) {
+      first_step = one.place->step;
       brief.place = place_json(*one.place);
+    }
     brief.evidence.push_back(text);
   }
   const report::Brief of_diff = brief_of(report.result);

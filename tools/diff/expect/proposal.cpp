@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tools/common/escape.h"
 #include "tools/trace/model/slot.h"
 
 namespace convtrace::diff {
@@ -101,6 +102,8 @@ void ProposalRows::propose(const Modules& modules, format::Phase phase, const st
 
 std::string ProposalRows::text(const DiffResult& result) const {
   std::string text = "# What holds between these two runs. Keep what the change promises.\n";
+  for (const std::string& why : result.incomplete)
+    text += "# Not kept by these runs, which are not complete: " + tools::escape_text(why) + "\n";
   const bool same =
       std::ranges::all_of(steps_, [](const auto& step) { return step.second == Agreement::kBits; });
   if (same && result.facts.empty() && result.preflight.empty()) text += "same_program = true\n";

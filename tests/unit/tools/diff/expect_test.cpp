@@ -101,12 +101,17 @@ TEST_CASE("expect: code that differs, and code that ran", "[diff][expect]") {
   CHECK(expect(changed, base, cand).at() == "kept");
   CHECK(expect(changed, base, cand).code == 0);
   CHECK(expect("[[changed]]\ncode = \"model.py: class Net\"", base, cand).at() == "kept");
-  CHECK(expect("[[changed]]\ncode = \"other.py\"", base, cand).at() == "broken");
+  CHECK(expect("[[changed]]\ncode = \"other.py\"", base, cand).at() == "cannot-tell");
   const Answer same = expect(changed, base, base);
   CHECK(same.at() == "broken");
   CHECK(same.at(0) == "broken");
   CHECK(expect("[[runs]]\ncode = \"model.py: class Net\"", base, cand).at() == "kept");
   CHECK(expect("[[runs]]\ncode = \"model.py: class Head\"", base, cand).at() == "broken");
+  CHECK(expect("[[runs]]\ncode = \"*GELU*\"", base, cand).at() == "cannot-tell");
+  // The same file, imported from where it is not hashed: its class is the same.
+  Run elsewhere = training();
+  elsewhere.meta.facts = {{"code.../base/model.py", "1"}, {"code.../base/model.py.Net", "1"}};
+  CHECK(expect(changed, base, elsewhere).at() == "cannot-tell");
 }
 
 TEST_CASE("expect: equal runs break every contract but that of one program", "[diff][expect]") {
@@ -138,6 +143,64 @@ TEST_CASE("expect: what must run, at least once or in each step", "[diff][expect
   CHECK(expect("[[runs]]\nop = \"aten::relu\"", training(), cand).at() == "broken");
   CHECK(expect("[[never]]\nop = \"aten::relu\"", training(), cand).at() == "kept");
   CHECK(expect("[[never]]\nscope = \"fc2\"", training(), cand).at() == "broken");
+}
+
+TEST_CASE("expect: parameters alone do not run, and do not change a module", "[diff][expect]") {
+  Run unused = diverging();
+  for (const uint32_t step : {0U, 1U})
+    unused.add({.step = step,
+                .phase = format::Phase::kOptimizer,
+                .scope = "aux",
+                .slot = "param:weight",
+                .values = {1, 2}});
+  CHECK(expect("[[runs]]\nscope = \"aux\"", training(), unused).at() == "broken");
+  CHECK(expect("[[runs]]\nscope = \"aux\"\nslot = \"param:*\"", training(), unused).at() == "kept");
+  CHECK(expect("[[never]]\nscope = \"aux\"", training(), unused).at() == "kept");
+  CHECK(expect("[[changed]]\nscope = \"aux\"", training(), unused).at() == "cannot-tell");
+}
+
+TEST_CASE("expect: values that a run lacks are no change and no agreement", "[diff][expect]") {
+  Run shorter = diverging();
+  shorter.end_before(1);
+  const Answer changed = expect("[[changed]]\nscope = \"fc2\"", training(), shorter);
+  CHECK(changed.at() == "cannot-tell");
+  CHECK(expect("[[unchanged]]\nsteps = \"0-1\"", training(), shorter).at() == "cannot-tell");
+  CHECK(expect("[[unchanged]]\nsteps = \"0\"", training(), shorter).at() == "kept");
+  CHECK(expect("[[unchanged]]\nsteps = \"0-9\"", training(), training()).at() == "cannot-tell");
+  CHECK(expect("[[never]]\nscope = \"x\"\nsteps = \"1\"", training(), shorter).at() ==
+        "cannot-tell");
+  CHECK(expect("[[runs]]\nscope = \"fc1\"\nsteps = \"1\"", training(), shorter).at() ==
+        "cannot-tell");
+  CHECK(
+      expect("[[runs]]\nscope = \"fc1\"\nsteps = \"0\"\neach_step = true", training(), diverging())
+          .at() == "kept");
+  Run frozen = training();
+  frozen.meta.facts.emplace_back("version.torch", "2");
+  std::erase_if(frozen.items, [](const Item& item) {
+    return item.scope == "fc1" && item.slot.starts_with("grad:");
+  });
+  const Answer lost = expect("[[unchanged]]", training(), frozen);
+  CHECK(lost.at() == "cannot-tell");
+  CHECK(contains(lost.text(), "the candidate lacks"));
+}
+
+TEST_CASE("expect: ops by their name, and those that are not recorded", "[diff][expect]") {
+  Run cand = diverging();
+  for (const uint32_t step : {0U, 1U})
+    cand.add({.step = step,
+              .scope = "fc1",
+              .slot = "output:0",
+              .op = "aten::mul.Tensor",
+              .values = {1, 2}});
+  cand.meta.facts.emplace_back("setting.CONVTRACE_OPS", "fc1");
+  CHECK(expect("[[runs]]\nop = \"aten::mul\"", training(), cand).at() == "kept");
+  CHECK(expect("[[never]]\nop = \"aten::mul\"", training(), cand).at() == "broken");
+  // Only ops in fc1 were recorded.
+  for (const std::string op : {"aten::relu", "*relu*", "re:relu"})
+    CHECK(expect("[[never]]\nop = \"" + op + "\"", training(), cand).at() == "cannot-tell");
+  CHECK(expect("[[never]]\nop = \"my::relu\"", training(), cand).at() == "kept");
+  CHECK(expect("[[runs]]\nslot = \"output:0\"", training(), cand, {"--ignore", "*"}).at() ==
+        "kept");
 }
 
 TEST_CASE("expect: findings that the baseline lacks", "[diff][expect]") {
@@ -188,6 +251,10 @@ TEST_CASE("expect: a file that cannot be used is one line with its number", "[di
   CHECK(contains(complaint("[[changed]]\nscope = \"re:(\""), ":2: scope takes"));
   CHECK(contains(complaint("[[never]]\nslower = \"5\""), ":2: slower takes"));
   CHECK(contains(complaint("[[never]]\nfindings = \"bad\""), ":2: findings takes"));
+  CHECK(contains(complaint("[[never]]\nslower = \"nan%\""), ":2: slower takes"));
+  CHECK(contains(complaint("[[runs]]\ncode = \"a\"\neach_step = true"), "is about values"));
+  CHECK(contains(complaint("[[changed]]\nop = \"re:" + std::string(20'000, '(') + "\""),
+                 ":2: op takes"));
   CHECK(contains(complaint("[[changed]]"), ":1: [[changed]] says nothing"));
   CHECK(contains(complaint("[[changed]]\ncode = \"a\"\nscope = \"b\""), "clauses of their own"));
   CHECK(contains(complaint("unchanged = 1"), "is a list of tables"));
