@@ -1,10 +1,8 @@
 """Ops that write memory that is still needed are found in one run, at the op that wrote; ops that only look alike are
 not reported. Needs the built libraries and programs (CONVTRACE_BUILD)."""
-import json
-import subprocess
 import unittest
 
-from preload_test import SHOW, ProgramTest
+from preload_test import ProgramTest
 
 # Case of programs/needed_ops.py, needed_state.py or needed_calls.py -> (level, kind, op, slot) of one of its findings: the one that says where.
 TOLD = {
@@ -89,31 +87,6 @@ class Kept(ProgramTest):
         self.assertEqual({(one["level"], one["kind"], one["op"], one["slot"]) for one in found}, {
             ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
             ("info", "overwritten", "NearestBackward", "saved_buffer:1")})
-
-
-class Recomputed(ProgramTest):
-    shared = True
-
-    def said_of(self, which):
-        """@return {(level, id, the case's name, slot)} of the check's findings about recomputed buffers"""
-        done = self.run_program("needed_recompute.py", which, "cpu")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        trace, = self.traces()
-        done = subprocess.run([SHOW, "check", "--json", "-", "--only", "recomputed-buffer", trace],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-        self.assertIn(done.returncode, (0, 4), done.stderr)
-        return {(one["level"], one["scope"].partition(".")[0].partition("#")[0], one["slot"]) for one in json.loads(done.stdout)["findings"]}
-
-    def test_what_a_recomputation_changes_again_is_told(self):
-        self.assertEqual(self.said_of("wrong"), {
-            ("warning", "wrong_average_that_is_not_persistent", "passing:seen"),
-            ("warning", "wrong_average_in_an_attribute", "passing:last")})
-
-    def test_a_number_of_calls_is_a_hint(self):
-        self.assertEqual(self.said_of("alike"), {("hint", "alike_number_of_calls", "passing:number")})
-
-    def test_state_that_looks_alike_is_not_accused(self):
-        self.assertEqual(self.said_of("right"), set())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ namespace {
 constexpr double kEqual = 1e-5;
 constexpr double kUnlike = 1e-3;
 constexpr uint64_t kLeastElements = 8;
+constexpr size_t kMostCompared = 1 << 18;  // runs of gradients in an update
 
 bool is_measured(const format::TensorStats& event) {
   const bool wide = event.dtype == format::DType::kF32 || event.dtype == format::DType::kF64;
@@ -70,9 +71,10 @@ std::optional<FlatBuckets::Found> FlatBuckets::updated() {
   std::optional<Found> found;
   if (!gradients_.empty()) {
     const std::vector<Gradient>& taken = unclipped_.empty() ? gradients_ : unclipped_;
+    size_t compared = 0;
     for (const Bucket& bucket : buckets_) {
       if (found || !bucket.complete) continue;
-      found = find(bucket, taken);
+      found = find(bucket, taken, compared);
     }
   }
   buckets_.clear();
@@ -112,11 +114,13 @@ bool FlatBuckets::is_multiple(const Bucket& bucket) {
 }
 
 std::optional<FlatBuckets::Found> FlatBuckets::find(const Bucket& bucket,
-                                                    const std::vector<Gradient>& gradients) {
+                                                    const std::vector<Gradient>& gradients,
+                                                    size_t& compared) {
   const double part = 1 / static_cast<double>(bucket.ranks);
   for (size_t begin = 0; begin < gradients.size(); ++begin) {
     Sums sums;
     for (size_t i = begin; i < gradients.size() && sums.count < bucket.sent.count; ++i) {
+      if (++compared > kMostCompared) return std::nullopt;
       const Gradient& one = gradients[i];
       if (one.dtype != bucket.dtype) break;
       sums.count += one.sums.count;

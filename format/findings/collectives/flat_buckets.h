@@ -78,7 +78,8 @@ class FlatBuckets {
                                       double tolerance);
   [[nodiscard]] static bool is_multiple(const Bucket& bucket);
   [[nodiscard]] static std::optional<Found> find(const Bucket& bucket,
-                                                 const std::vector<Gradient>& gradients);
+                                                 const std::vector<Gradient>& gradients,
+                                                 size_t& compared);
 
   const format::Definitions& definitions_;
   Recent<uint64_t> ranks_;                   ///< by id of a call that sums: its number of ranks

@@ -212,7 +212,7 @@ void FlightJudge::look_at_buckets(Findings& findings) {
   finding.call = found->call;
   finding.copied = found->gradients;
   finding.ranks = found->ranks;
-  finding.level = format::Level::kWarning;
+  finding.level = format::Level::kInfo;  // ranks that average weights instead do so on purpose
   say(std::move(finding), findings);
 }
 
@@ -228,7 +228,7 @@ void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& f
   finding.bytes = found->bytes;
   finding.whole = event.bytes;
   finding.reduced = found->is_reduced;
-  if (finding.reduced) finding.level = format::Level::kWarning;
+  if (finding.reduced) finding.level = format::Level::kInfo;  // it may have brought the same bytes
   finding.call.header = found->by.header;
   finding.call.op = found->by.op;
   finding.call.slot = found->by.slot;

@@ -33,15 +33,16 @@ std::string used(const FlightFinding& finding, const format::Definitions& defini
 std::string copied(const FlightFinding& finding, const format::Definitions& definitions) {
   const bool one = finding.copied == 1;
   return called(finding.call, definitions) +
-         ", was read before the program had waited for it: " + std::to_string(finding.copied) +
-         (one ? " gradient" : " gradients") + " that the optimizer takes, " + (one ? "" : "from ") +
+         ", may have been read before the program had waited for it: " +
+         std::to_string(finding.copied) + (one ? " gradient" : " gradients") +
+         " that the optimizer takes, " + (one ? "" : "from ") +
          tensor_text(finding.slot, {}, finding.place, definitions) + (one ? ", is" : " on, are") +
          " what this rank had sent there, divided by " + std::to_string(finding.ranks) +
          ", and not what it received, by the sums of all elements, of magnitudes and of squares "
          "and "
-         "the largest magnitude. The ranks then train alone, with smaller gradients. Call wait() "
-         "on "
-         "what the collective returned before its tensor is read.";
+         "the largest magnitude. Unless the ranks are to train alone and average their weights, "
+         "call "
+         "wait() on what the collective returned before its tensor is read.";
 }
 
 std::string written(const FlightFinding& finding, const format::Definitions& definitions) {
@@ -67,7 +68,7 @@ std::string received_over(const FlightFinding& finding, const format::Definition
          tensor_text(finding.slot, {}, finding.place, definitions) +
          " since the backward pass, and the optimizer takes it. " +
          (finding.reduced
-              ? "All ranks had reduced that gradient before, and have no longer the same one."
+              ? "Ranks had reduced that gradient before, and may no longer have the same one."
               : "The rest of that gradient was not received, so it is no exchange of gradients.") +
          " Receive into memory of its own.";
 }

@@ -109,8 +109,10 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   // A buffer that is used again has the new bytes in another forward, or is what an earlier backward
   // of the call returned; what backwards add to is neither.
   const Seen* const first = bytes_.find(key_of_memory(event));
-  const bool is_used = first != nullptr && (first->place.phase != format::Phase::kBackward ||
-                                            (first->given && first->hash == event.stats.hash));
+  const bool is_used =
+      first != nullptr &&
+      (first->place.phase != format::Phase::kBackward ||
+       (first->given && first->hash == event.stats.hash && !(of_ctx && is_torchs(first->op))));
   if (of_ctx && !is_used) return;
   OpFinding finding = finding_of(event, *made);
   finding.loosely = role != SlotRole::kKept;

@@ -9,7 +9,7 @@ from .base import engine, frames, native, replaced, scopes, signals, spent, valu
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops, reused_outputs
 from .compiled import regions, triton_kernels, tuning
 from .facts import hooks, program_facts, versions
-from .training import backward, clipping, optimizer, recomputed_state, steps
+from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
 _COMPILING = "_is_compiling_flag"  # a variable of torch.compiler
@@ -66,7 +66,6 @@ class Observer(State):
         self.modules = modules.ModuleCalls(self, torch)
         self.optimizers = optimizer.Optimizers(self, torch)
         self.backward = backward.Backward(self, torch)
-        self.recomputed_state = recomputed_state.RecomputedState(self)
         self.hot = native.choose(port, torch, self.read, self._hot_functions(), self._needed_by_hot_functions(torch))
         self.read.memory, self.read.number_of = self.hot.memory, self.hot.number
         self.awaited = awaited.Awaited(self)

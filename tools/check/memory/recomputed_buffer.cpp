@@ -1,13 +1,11 @@
 /// @file recomputed_buffer.cpp
-/// recomputed-buffer: a module's buffers, or tensors in its attributes, moved in the forward pass,
-/// and again when the module was recomputed for backward.
+/// recomputed-buffer: a module's buffers moved in the forward pass, and again when the module was
+/// recomputed for backward.
 ///
 /// Why it is a fault: a recomputation repeats the forward pass only for its values. Running
 /// statistics that change in it include each batch twice, and counters count it twice.
 /// Judged: buffers whose bits change in a call of a recomputation, in a step in which a call of the
 /// forward pass with the same inputs changed them, too.
-/// Of buffers that are not persistent and of attributes (slots passing:NAME): those that the forward
-/// pass has written and that the recomputation left with other bits.
 /// Silent: only the batch counter of a norm with a momentum; a recomputation with other tensors as
 /// buffers; buffers that one of the two passes leaves unchanged, so that each batch counts once; a
 /// recomputation that writes the value that is already there; calls in a backward pass with inputs
@@ -28,7 +26,7 @@ namespace {
 
 using format::Phase;
 
-constexpr std::string_view kInitial = "buffer_initial:", kPassing = "passing:";
+constexpr std::string_view kInitial = "buffer_initial:";
 
 /// @return the number of a scalar integer, the statistics of another value.
 std::string told(const Value& value) {
@@ -43,7 +41,6 @@ class RecomputedBuffer : public Check {
     std::map<Parameter, const Value*> moved;  // in the forward pass of this step
     std::vector<std::pair<const Value*, const Value*>> again;
     for (const Value& value : step.values) {
-      if (around.names.text(value.slot).starts_with(kPassing)) passing(value, moved, again);
       const bool initial = around.names.text(value.slot).starts_with(kInitial);
       if (value.role != Role::kBuffer && !initial) continue;
       const Parameter buffer{value.place.scope, value.name};
@@ -67,27 +64,6 @@ class RecomputedBuffer : public Check {
 
  private:
   using Pairs = std::vector<std::pair<const Value*, const Value*>>;
-
-  /// A tensor that the forward pass has written: its bits behind that pass, and behind the
-  /// recomputation.
-  void passing(const Value& value, std::map<Parameter, const Value*>& moved, Pairs& again) {
-    const Parameter tensor{value.place.scope, value.name};
-    if (value.place.phase == Phase::kForward) moved[tensor] = &value;
-    const auto before = moved.find(tensor);
-    if (value.place.phase != Phase::kRecompute || before == moved.end()) return;
-    look("recomputed-buffer");
-    if (before->second->stats.hash != value.stats.hash && told_.insert(tensor).second)
-      again.emplace_back(before->second, &value);
-  }
-
-  static bool is_passing(const Surroundings& around, const Value& value) {
-    return around.names.text(value.slot).starts_with(kPassing);
-  }
-
-  /// A number of calls that is not persistent, which may be meant to include recomputations.
-  static bool counts_calls(const Surroundings& around, const Value& value) {
-    return is_passing(around, value) && number_class(value.dtype) != format::NumberClass::kFloat;
-  }
 
   /// @return whether a recomputed call has the inputs of a call of the forward pass, as far as they
   /// are recorded.
@@ -121,9 +97,7 @@ class RecomputedBuffer : public Check {
   }
 
   void tell(const StepValues& step, const Surroundings& around, const Pairs& again) {
-    const auto accumulates = [&](const auto& pair) {
-      return !converges(around, *pair.second) && !counts_calls(around, *pair.second);
-    };
+    const auto accumulates = [&](const auto& pair) { return !converges(around, *pair.second); };
     const bool warns = std::ranges::any_of(again, accumulates);
     const auto& [before, first] = warns ? *std::ranges::find_if(again, accumulates) : again.front();
     std::map<format::StringId, std::string> modules;
@@ -135,8 +109,7 @@ class RecomputedBuffer : public Check {
     Finding finding = about("recomputed-buffer", warns ? Severity::kWarning : Severity::kHint,
                             around, step.number, *first);
     finding.text =
-        (is_passing(around, *first) ? "Tensors of " : "Buffers of ") +
-        module_name(around.names, scope) + " (" + modules[scope] + ")" +
+        "Buffers of " + module_name(around.names, scope) + " (" + modules[scope] + ")" +
         (modules.size() == 1 ? ""
                              : " and of " + tools::counted(modules.size() - 1, "further module")) +
         " move in the forward pass, and again when it is recomputed for backward.";
@@ -145,15 +118,12 @@ class RecomputedBuffer : public Check {
     for (const auto& [other, names] : modules)
       if (other != scope && finding.evidence.size() < 6)
         finding.evidence.push_back(module_name(around.names, other) + ": " + names);
-    explain(around.facts.class_of(scope), warns, !warns && counts_calls(around, *first), finding);
+    explain(around.facts.class_of(scope), warns, finding);
     report(std::move(finding));
   }
 
-  static void explain(std::string_view kind, bool accumulates, bool counts, Finding& finding) {
-    if (counts) {
-      finding.cause = "a number of calls, in which those of torch.utils.checkpoint count too";
-      finding.next = "nothing, if it is meant to include them";
-    } else if (!accumulates) {
+  static void explain(std::string_view kind, bool accumulates, Finding& finding) {
+    if (!accumulates) {
       finding.cause = "a power iteration inside of torch.utils.checkpoint";
       finding.next = "nothing, unless the recomputed weight has to have the bits of the first one";
     } else if (kind.ends_with("Norm1d") || kind.ends_with("Norm2d") || kind.ends_with("Norm3d") ||
@@ -163,9 +133,9 @@ class RecomputedBuffer : public Check {
           "keep the norm outside of what is recomputed, or let it move in one of the two passes: "
           "context_fn of checkpoint() can set its momentum to 0 for the second";
     } else {
-      finding.cause = "a buffer or attribute that a call changes, inside of torch.utils.checkpoint";
+      finding.cause = "a buffer that a call changes, inside of torch.utils.checkpoint";
       finding.next =
-          "change it outside of what is recomputed, or not in the second pass: context_fn "
+          "change the buffer outside of what is recomputed, or not in the second pass: context_fn "
           "of checkpoint() can tell the module which one it is";
     }
   }

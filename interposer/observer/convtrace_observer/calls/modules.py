@@ -239,7 +239,6 @@ class ModuleCalls:
         outer = thread.after_root = thread.slot[1]
         if self.in_backward():  # an activation checkpoint
             thread.slot[1] = _RECOMPUTE
-            observer.recomputed_state.recomputes(thread)
             return entry
         behind = outer == _EVALUATION
         gradients = self._gradients() if gradients is None else gradients
@@ -268,7 +267,6 @@ class ModuleCalls:
                 self._needed.note(entry.place, module, count)
                 if lent_inputs.is_power(count):
                     observer.hook_facts.look(thread, module)
-                    observer.recomputed_state.note(module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:

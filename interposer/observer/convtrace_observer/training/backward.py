@@ -69,7 +69,6 @@ class Backward:
                 observer.open_step(thread)
             if observer.capture:
                 observer.modules.lent.look_again(thread)
-                observer.recomputed_state.backward_begins()
                 if observer.reused_outputs.any():
                     with observer.read.unobserved():
                         observer.reused_outputs.tell(thread, structure)
@@ -88,7 +87,6 @@ class Backward:
             thread.slot[0], thread.slot[1] = before
             observer.collectives.waited()  # by DDP; but a hook of its communication may have written since
             if observer.capture:
-                observer.recomputed_state.backward_ended(thread)
                 self._told(thread, False)
         except Exception as error:
             observer.failed("backward", error)

@@ -253,8 +253,8 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
     steps();
     REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
-    CHECK(describe(p.findings[0], p.definitions).find("All ranks had reduced that gradient") !=
+    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+    CHECK(describe(p.findings[0], p.definitions).find("Ranks had reduced that gradient") !=
           std::string::npos);
   }
   SECTION("in memory that was there before the trace") {
@@ -390,7 +390,7 @@ TEST_CASE("gradients that were copied from a flat tensor before its sum had come
     CHECK(p.findings.empty());  // a scheme that adds the others' parts later begins so
     p.trains(p.mine, 0.5F);
     REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
     CHECK(p.definitions.text(p.findings[0].place.scope) == "h.1");
     CHECK(p.findings[0].copied == 2);
     const std::string text = describe(p.findings[0], p.definitions);

@@ -75,8 +75,9 @@ size_t count(std::string_view text, std::string_view part) {
 
 TEST_CASE("check report: keys of JSON", "[check][report]") {
   const Json json = json_of(result_of({full()}));
-  CHECK(keys(json) == std::set<std::string>{"traces", "ranks", "steps", "training_steps", "values",
-                                            "incomplete", "notes", "story", "findings", "checks"});
+  CHECK(keys(json) == std::set<std::string>{"headline", "traces", "ranks", "steps",
+                                            "training_steps", "values", "incomplete", "notes",
+                                            "story", "findings", "checks"});
   CHECK(json["training_steps"] == 6);
   const Json& one = json["findings"][0];
   CHECK(keys(one) == std::set<std::string>{"id", "level", "rank", "step", "phase", "scope", "op",
