@@ -36,7 +36,8 @@ TEST_CASE("brief: never longer than its limit, and always JSON", "[report]") {
   for (const std::string& letter :
        {std::string("x"), std::string("\""), std::string("\x01"), std::string("\xc3\xa9"),
         std::string("\xf0\x9f\x98\x80"), std::string("\xff")}) {
-    for (const size_t bytes : {0, 1, 2, 11, 12, 13, 100, 400, 5000, 100'000}) {
+    for (const size_t bytes :
+         std::initializer_list<size_t>{0, 1, 2, 11, 12, 13, 100, 400, 5000, 100'000}) {
       const std::string text = brief_json(of_length(bytes, letter));
       CHECK(text.size() <= report::kMostBriefBytes);
       const Json json = Json::parse(text);

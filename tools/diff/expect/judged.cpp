@@ -365,7 +365,7 @@ JudgedClause ContractRows::runs(const Judging& of) const {
   for (const At& at : cand_at_)
     if (clause.where.steps.contains(at.step) && at.step != format::kNoStep) steps.insert(at);
   const auto missing =
-      std::ranges::find_if(steps, [&](const At& at) { return !tally.ran_in.contains(at); });
+      std::ranges::find_if(steps, [&](const At& at) { return !of.tally.ran_in.contains(at); });
   judged.place = tally.first_ran;
   judged.text = "in " + count_text(tally.ran_in.size()) + " of " + counted(steps.size(), "step");
   const std::string why = gap(of, false);

@@ -113,7 +113,7 @@ TEST_CASE("check same-batch: three steps running", "[check][data]") {
 TEST_CASE("check same-batch: a tensor that is not written in between is a hint", "[check][data]") {
   const auto run = [](uint32_t step, auto change) {
     Training made = training(6);
-    for (const uint32_t one : {2, 3, 4}) {
+    for (const uint32_t one : {2U, 3U, 4U}) {
       StatsSpec& entry = made.at(one, "", "input:0");
       entry.values = noise(9999, 32);
       entry.value = {.storage = 7, .generation = 1, .version = 3};
