@@ -85,7 +85,7 @@ ExitCode CheckCommand::run() const {
   }
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
-  std::ostream* const json = outputs.open(brief_ && json_.empty() ? "-" : json_);
+  std::ostream* const json = outputs.open(report::json_path(json_, brief_));
   std::ostream* const html = outputs.open(html_);
   std::ostream* const junit = outputs.open(junit_);
   if (outputs.failed()) return ExitCode::kUsage;

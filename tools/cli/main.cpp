@@ -227,9 +227,8 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
       "Whether a change kept its contract: expect FILE BASE CAND, or expect --init BASE CAND");
   expect->footer(
       "FILE says what must agree, must differ, must run (docs/expect.md); --init prints one that "
-      "two "
-      "runs keep. Takes the options of convtrace-diff behind these words. Exit codes: 0 kept, 1 "
-      "broken, 2 usage, 3 cannot tell.");
+      "two runs keep. Takes the options of convtrace-diff behind these words. Exit codes: 0 kept, "
+      "1 broken, 2 usage, 3 cannot tell.");
   const ExportCommand exporting(app);
   DoctorArguments doctor(app);
   ConfigArguments config(app);

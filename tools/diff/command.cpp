@@ -212,17 +212,15 @@ DiffExitCode compare_by_contract(const Options& options, const DiffInputs& input
   };
   Contract contract;
   if (!options.propose && !read_contract(options.contract, contract, error)) return failed();
-  std::ostream* json = outputs.open(options.brief && options.json.empty() ? "-" : options.json);
+  std::ostream* json = outputs.open(report::json_path(options.json, options.brief));
   std::ostream* junit = outputs.open(options.junit);
   if (outputs.failed()) return DiffExitCode::kUsage;
   ContractRows rows(contract);
   ProposalRows proposal;
-  RowSinks sinks;
-  if (options.propose) sinks.add(proposal);
-  if (!options.propose) sinks.add(rows);
+  RowSink* const sink = options.propose ? static_cast<RowSink*>(&proposal) : &rows;
   DiffResult result;
   TraceSet base, cand;
-  if (!run_diff(inputs, &sinks, result, error) || !open_trace_set(inputs.base, base, error) ||
+  if (!run_diff(inputs, sink, result, error) || !open_trace_set(inputs.base, base, error) ||
       !open_trace_set(inputs.cand, cand, error))
     return failed();
   if (options.propose) {
@@ -258,7 +256,7 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
     if (!done) err << "convtrace-diff: " << error << "\n";
     return done ? DiffExitCode::kSame : DiffExitCode::kUsage;
   }
-  std::ostream* json = outputs.open(options.brief && options.json.empty() ? "-" : options.json);
+  std::ostream* json = outputs.open(report::json_path(options.json, options.brief));
   std::ostream* html = outputs.open(options.html);
   std::ostream* junit = outputs.open(options.junit);
   std::ostream* csv = outputs.open(options.csv);

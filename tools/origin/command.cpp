@@ -69,7 +69,7 @@ ExitCode OriginCommand::run() const {
   if (!digest_.empty()) return write_one_digest();
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
-  std::ostream* const json = outputs.open(brief_ && json_.empty() ? "-" : json_);
+  std::ostream* const json = outputs.open(report::json_path(json_, brief_));
   std::ostream* const html = outputs.open(html_);
   if (outputs.failed()) return ExitCode::kUsage;
   OriginResult result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace convtrace::report {
 namespace {
@@ -79,6 +80,15 @@ std::string dumped(const Brief& brief, const Size& size) {
 }
 
 }  // namespace
+
+Brief nothing_found(std::string headline, const std::vector<std::string>& incomplete,
+                    const std::vector<std::string>& notes) {
+  Brief brief{.verdict = incomplete.empty() ? "clean" : "incomplete",
+              .headline = std::move(headline),
+              .cannot_tell = incomplete};
+  brief.cannot_tell.insert(brief.cannot_tell.end(), notes.begin(), notes.end());
+  return brief;
+}
 
 std::string brief_json(const Brief& brief) {
   std::string text;

@@ -32,6 +32,16 @@ struct Brief {
   std::vector<std::string> cannot_tell{};  ///< what was not compared or judged, and why
 };
 
+/// The answer of a command that found nothing so far. @param incomplete  lines about traces that
+/// were not read to their end. @param notes  what was not judged, and why.
+[[nodiscard]] Brief nothing_found(std::string headline, const std::vector<std::string>& incomplete,
+                                  const std::vector<std::string>& notes);
+
+/// @return where a command with --json and --brief writes JSON; "": nowhere.
+[[nodiscard]] inline std::string json_path(const std::string& json, bool brief) {
+  return brief && json.empty() ? "-" : json;
+}
+
 /// @return JSON on one line, at most kMostBriefBytes long. Long texts are cut, commands never: they
 /// are left out together where they do not fit. `left_out` counts what is missing of the lists.
 [[nodiscard]] std::string brief_json(const Brief& brief);

@@ -8,7 +8,7 @@
 ///   was done. A taker that waits inside, or that hands the tensor on as its output, is innocent.
 ///   A module takes its parameters, too, if all of them are being written.
 /// - used-before-wait, copied: gradients are those of this rank alone, which it had sent in a flat
-///   buffer (flat_buckets.h): a warning.
+///   buffer (flat_buckets.h): a hint.
 /// - used-before-wait, written: the program wrote a tensor, by torch's count, before it waited.
 /// - receive-overlaps: a reception has memory in common with a tensor of a call that was not waited
 ///   for, or two receptions of one call have a part in common (windows of an all_gather); or a part

@@ -39,10 +39,8 @@ std::string copied(const FlightFinding& finding, const format::Definitions& defi
          tensor_text(finding.slot, {}, finding.place, definitions) + (one ? ", is" : " on, are") +
          " what this rank had sent there, divided by " + std::to_string(finding.ranks) +
          ", and not what it received, by the sums of all elements, of magnitudes and of squares "
-         "and "
-         "the largest magnitude. Unless the ranks are to train alone and average their weights, "
-         "call "
-         "wait() on what the collective returned before its tensor is read.";
+         "and the largest magnitude. Unless the ranks are to train alone and average their "
+         "weights, call wait() on what the collective returned before its tensor is read.";
 }
 
 std::string written(const FlightFinding& finding, const format::Definitions& definitions) {

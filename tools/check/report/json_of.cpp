@@ -42,7 +42,7 @@ report::Confidence confidence_of(Severity severity) {
   return report::Confidence::kPossible;
 }
 
-/// @return "no value for: nan, clipping"; "" if each check had something to judge.
+/// @return "nothing to judge for: nan, clipping"; "" if each check had something to judge.
 std::string not_judged(const CheckResult& result) {
   std::string text;
   for (const Looked& one : result.looked)
@@ -54,8 +54,7 @@ std::string not_judged(const CheckResult& result) {
 }  // namespace
 
 report::Brief brief_of(const CheckResult& result) {
-  report::Brief brief{.verdict = result.incomplete.empty() ? "clean" : "incomplete",
-                      .headline = headline(result)};
+  report::Brief brief = report::nothing_found(headline(result), result.incomplete, result.notes);
   if (!result.findings.empty()) {
     const Finding& worst = result.findings.front();
     brief.verdict = to_string(worst.severity);
@@ -66,8 +65,6 @@ report::Brief brief_of(const CheckResult& result) {
     brief.evidence.insert(brief.evidence.begin(), std::string(worst.id) + ": " + worst.text);
     if (!worst.next.empty()) brief.next = {worst.next};
   }
-  brief.cannot_tell = result.incomplete;
-  brief.cannot_tell.insert(brief.cannot_tell.end(), result.notes.begin(), result.notes.end());
   if (std::string text = not_judged(result); !text.empty())
     brief.cannot_tell.push_back(std::move(text));
   return brief;

@@ -431,8 +431,9 @@ JudgedClause ContractRows::different(const Judging& of) const {
     if (is_of_program(entry)) add(entry.name);
   uint64_t vanished = 0;
   for (const Tally& tally : tallies_) {
+    if (!what.empty()) break;
     const Alone alone = alone_of(tally, vanished);
-    if (what.empty() && alone.base + alone.cand != 0) add("values of one run alone");
+    if (alone.base + alone.cand != 0) add("values of one run alone");
   }
   if (what.empty() && code_of(of.base) != code_of(of.cand)) add("code");
   if (what.empty()) judged.kept = Kept::kBroken;

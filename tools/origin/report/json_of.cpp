@@ -41,8 +41,7 @@ Json origin_json(const Origin& origin) {
 }  // namespace
 
 report::Brief brief_of(const OriginResult& result) {
-  report::Brief brief{.verdict = result.incomplete.empty() ? "clean" : "incomplete",
-                      .headline = headline(result)};
+  report::Brief brief = report::nothing_found(headline(result), result.incomplete, result.notes);
   if (!result.origins.empty()) {
     const Origin& first = result.origins.front();
     brief.verdict = to_string(first.kind);
@@ -53,8 +52,6 @@ report::Brief brief_of(const OriginResult& result) {
     brief.evidence.insert(brief.evidence.begin(), first.text);
     if (!first.next.empty()) brief.next = {first.next};
   }
-  brief.cannot_tell = result.incomplete;
-  brief.cannot_tell.insert(brief.cannot_tell.end(), result.notes.begin(), result.notes.end());
   return brief;
 }
 
