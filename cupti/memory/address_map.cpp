@@ -45,6 +45,7 @@ void tell(const RangeRecord& record, MemoryRange& range) {
 void AddressMap::end(uint32_t record, Layer layer, MemoryRange& range) {
   tell(table_.at(record), range);
   range.freed = true;
+  if (layer == Layer::kBlock) blocks_.end(range.base, range.generation);
   table_.end(record, layer);
   live_.fetch_sub(1, std::memory_order_relaxed);
   remember({record, static_cast<uint32_t>(range.generation)});
@@ -78,7 +79,9 @@ void AddressMap::restore(const MemoryRange& range) {
   if (!AddressTable::keeps(record)) return;
   const Lock lock(writing_);
   end_overlapped(record, layer);
-  if (table_.begin(record, layer)) live_.fetch_add(1, std::memory_order_relaxed);
+  if (!table_.begin(record, layer)) return;
+  live_.fetch_add(1, std::memory_order_relaxed);
+  if (layer == Layer::kBlock) blocks_.begin(range.base, range.generation);
 }
 
 std::optional<MemoryRange> AddressMap::release(uint64_t base, format::MemorySource source) {

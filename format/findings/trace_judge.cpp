@@ -13,7 +13,11 @@ std::span<Verdict> TraceJudge::see(const format::Event& event) {
   flights_.see(event, flight_findings_);
   if (memory_findings_.empty() && op_findings_.empty() && flight_findings_.empty()) return {};
   verdicts_.clear();
-  for (const MemoryFinding& finding : memory_findings_) add(finding);
+  for (const MemoryFinding& finding : memory_findings_) {
+    add(finding);
+    verdicts_.back().slot = slot_text(finding);
+    verdicts_.back().maker_scope = finding.made.place.scope;
+  }
   for (const OpFinding& finding : op_findings_) add(finding);
   for (const FlightFinding& finding : flight_findings_) add(finding);
   memory_findings_.clear();
@@ -21,29 +25,6 @@ std::span<Verdict> TraceJudge::see(const format::Event& event) {
   flight_findings_.clear();
   for (Verdict& verdict : verdicts_) verdict.record.message = verdict.message;
   return verdicts_;
-}
-
-void TraceJudge::add(const MemoryFinding& finding) {
-  Verdict verdict;
-  verdict.record = record_of(finding);
-  verdict.message = describe(finding, definitions_);
-  verdict.slot = slot_text(finding);
-  verdict.maker_scope = finding.made.place.scope;
-  verdicts_.push_back(std::move(verdict));
-}
-
-void TraceJudge::add(const OpFinding& finding) {
-  Verdict verdict;
-  verdict.record = record_of(finding);
-  verdict.message = describe(finding, definitions_);
-  verdicts_.push_back(std::move(verdict));
-}
-
-void TraceJudge::add(const FlightFinding& finding) {
-  Verdict verdict;
-  verdict.record = record_of(finding);
-  verdict.message = describe(finding, definitions_);
-  verdicts_.push_back(std::move(verdict));
 }
 
 }  // namespace convtrace::judge

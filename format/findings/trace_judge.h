@@ -25,8 +25,9 @@ namespace convtrace::judge {
 struct Verdict {
   format::Finding record;  ///< its message is the text below
   std::string message;
-  std::string slot;              ///< the caller interns it, if record.slot is none
-  format::StringId maker_scope;  ///< stale-read: module that made the value, if the reader did not
+  std::string slot{};  ///< the caller interns it, if record.slot is none
+  format::StringId
+      maker_scope{};  ///< stale-read: module that made the value, if the reader did not
 };
 
 class TraceJudge {
@@ -48,9 +49,9 @@ class TraceJudge {
   std::span<Verdict> see(const format::Event& event);
 
  private:
-  void add(const MemoryFinding& finding);
-  void add(const OpFinding& finding);
-  void add(const FlightFinding& finding);
+  void add(const auto& finding) {
+    verdicts_.push_back({.record = record_of(finding), .message = describe(finding, definitions_)});
+  }
 
   const format::Definitions& definitions_;
   MemoryJudge memory_;

@@ -98,7 +98,8 @@ namespace convtrace::format {
   X(kValueNotStored, 12, "no memory for the value, statistics only") \
   X(kValueLeftOut, 13, "no memory for the value, left out")          \
   X(kGraphMemory, 14, "copies and allocations inside a graph")       \
-  X(kCollectiveMissed, 15, "collective not read in time")
+  X(kCollectiveMissed, 15, "collective not read in time")            \
+  X(kObserverFailed, 16, "observer failed, see CT-1301")
 
 /// Calls that order work on the GPU beyond its place in a stream: they create or destroy an event
 /// or a stream, or make a stream, or the host, wait for work of another. From kCaptureBegin to

@@ -367,7 +367,9 @@ struct Fact {
 
 /// @return whether a fact is the location of code. It does not influence results: an edit above the
 /// code changes it.
-inline bool is_location(std::string_view fact) { return fact == "forward" || fact == "call"; }
+inline bool is_location(std::string_view fact) {
+  return fact == "forward" || fact == "call" || fact.starts_with("backward.call");
+}
 
 /// The order of alternatives is the stored event kind: append only.
 using Event = std::variant<Launch, TensorStats, Alloc, Free, Copy, Scope, Step, Finding, Diagnostic,

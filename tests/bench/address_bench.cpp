@@ -26,6 +26,7 @@ namespace {
 
 using convtrace::cupti::AddressMap;
 using convtrace::cupti::MemoryRange;
+using convtrace::format::MemorySource;
 
 constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kWords = 16, kPointers = 5, kWindow = 64, kLaunches = 1500;
@@ -59,10 +60,11 @@ class MapOfRanges {
 
 /// Both hold the same ranges: 70 % below 1 MiB, 25 % 2 to 32 MiB, 5 % to 512 MiB, packed.
 struct Memory {
-  explicit Memory(size_t count) : random(count) {
+  explicit Memory(size_t count, MemorySource source = MemorySource::kDriver) : random(count) {
     uint64_t next = uint64_t{0x7f} << 40;
     for (size_t i = 0; i < count; ++i) {
       MemoryRange range;
+      range.source = source;
       const uint64_t kind = random() % 100;
       if (kind < 70) {
         range.bytes = 512 * (1 + random() % 2048);
@@ -165,28 +167,29 @@ Times update(Memory& memory) {
 }
 
 /// Bytes a live or freed generation: 1e5 blocks that fill a GPU, 512 bytes to 8 MiB, of which each
-/// second one is freed.
+/// second one is freed. Without what the first block takes.
 double bytes_per_generation() {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> exponent(0, 14);
   AddressMap addresses;
   std::vector<MemoryRange> ranges;
-  uint64_t next = uint64_t{0x7f} << 40;
+  uint64_t next = uint64_t{0x7f} << 40, fixed = 0;
   for (int i = 0; i < 100'000; ++i) {
     MemoryRange range;
-    range.source = convtrace::format::MemorySource::kFramework;
+    range.source = MemorySource::kFramework;
     range.base = next;
     range.bytes = 512 * static_cast<uint64_t>(std::exp2(exponent(random)));
     next += range.bytes;
     ranges.push_back(range);
     addresses.allocate(range);
+    if (i == 0) fixed = addresses.bytes();
   }
   std::shuffle(ranges.begin(), ranges.end(), random);
   uint64_t freed = 0;
   for (size_t i = 0; i < ranges.size(); i += 2, ++freed) {
     addresses.release(ranges[i].base, ranges[i].source);
   }
-  return static_cast<double>(addresses.bytes()) /
+  return static_cast<double>(addresses.bytes() - fixed) /
          static_cast<double>(addresses.live_count() + freed);
 }
 
@@ -197,9 +200,14 @@ int main(int argc, char** argv) {
   using convtrace::bench::median_of;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   const int repetitions = quick ? 15 : 51;
-  std::vector<double> ns, faster, flat, worst_update{0};
+  std::vector<double> of_blocks, ns, faster, flat, worst_update{0};
   std::string update_against =
       "std::map under a mutex, no freed ranges; ns of alloc+free by live ranges:";
+  {
+    Memory blocks(2000, MemorySource::kFramework);
+    (void)scan(blocks);
+    for (int i = 0; i < repetitions; ++i) of_blocks.push_back(scan(blocks).table);
+  }
   {
     Memory few(1000), some(10'000), many(1'000'000);
     for (Memory* memory : {&few, &some, &many}) (void)scan(*memory);
@@ -225,7 +233,12 @@ int main(int argc, char** argv) {
     }
   }
   convtrace::bench::Rows rows;
-  rows.print({"pointer.scan", "ns/word", Goal::kAtMost, 8, "absolute, 1e4 live"}, ns);
+  rows.print(
+      {"pointer.scan_blocks", "ns/word", Goal::kAtMost, 4,
+       "absolute, 2000 live blocks of a framework, four of five pointers to their first byte"},
+      of_blocks);
+  rows.print(
+      {"pointer.scan", "ns/word", Goal::kAtMost, 8, "absolute, 1e4 live ranges of the driver"}, ns);
   rows.print({"pointer.scan_vs_map", "x", Goal::kAtLeast, 4, "std::map without lock, 1e4 live"},
              faster);
   rows.print({"pointer.scan_flat", "ratio", Goal::kAtMost, 1.5, "1e6 live over 1e3 live"}, flat);

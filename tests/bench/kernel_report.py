@@ -7,6 +7,8 @@ Registers, stack and spills are ptxas's. Instructions an element are those of th
 chunks (thread_tile.h) that loads a chunk and takes every element into hash, sums, extremes and sketch: the way of
 ordinary values. The sketch of f64 is a second loop, added to the first. In brackets: how many of them are f64 arithmetic;
 how many go to local memory, if any. "One sign" is the loop of tiles whose first values have one sign (thread_totals.h).
+The code of a type is that of the kernel itself and of the function with the type's loops: what a block may fetch. Functions
+for single values and for other layouts are left out.
 The last table has what a turn of sm_90's loops consists of, of the types that miss a goal and of the hash alone.
 --json writes rows as tools/bench does. nvdisasm is part of a CUDA toolkit; tools/setup --gates installs it.
 """
@@ -67,6 +69,10 @@ def functions(dot):
         yield cluster.split('"')[0], blocks, edges
 
 
+def code_bytes(blocks):
+    return 16 * sum(map(len, blocks.values()))
+
+
 def loads_group(op):
     return op.startswith("LDG") and re.search("128|64", op) is not None
 
@@ -117,9 +123,10 @@ def work_of(narrow, shifted, name, size, elements):
 
 @dataclasses.dataclass
 class Loop:
-    """A loop over the elements of a type. `ops` of a turn, of so many elements."""
+    """A loop over the elements of a type. `ops` of a turn, of so many elements; `function_bytes` of the function it is in."""
     ops: list
     elements: int
+    function_bytes: int = 0
 
     def per_element(self, starts=("",)):
         return sum(op.startswith(starts) for op in self.ops) / self.elements
@@ -151,10 +158,15 @@ class Compiled:
         return sum(stored for function, stored in self.spilled.items() if (match := SUMS.search(function)) and
                    dtypes()[int(match.group(1))][0] == dtype)
 
+    def kernel_bytes(self):
+        """@return bytes of the kernel's own code, without the functions that it calls."""
+        return sum(code_bytes(blocks) for name, blocks, _ in self.functions if name == "convtrace_stats")
+
     def loops(self, narrow):
         """{name of a type, or that with ", one sign": Loop}, and the Loop of the hash alone, of groups of 16 bytes."""
         found, lanes, hash_only = {}, {}, None
         for name, blocks, edges in self.functions:
+            size_of = code_bytes(blocks)
             if match := SUMS.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
                 elements, pairs = CHUNK_BYTES // size, match.group(2) == "1"
@@ -164,13 +176,13 @@ class Compiled:
                     continue
                 for shifted in (False, True) if size >= 4 and not pairs else (False,):  # a loop each
                     ops = found_turn(dtype, blocks, edges, *work_of(pairs, shifted, dtype, size, elements))
-                    found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements)
+                    found[dtype + (", one sign" if shifted else "")] = Loop(ops, elements, size_of)
             elif match := LANE.search(name):
                 dtype, size = dtypes()[int(match.group(1))]
                 lanes[dtype] = found_turn(dtype, blocks, edges, "DFMA", GROUP_BYTES // size, loads=1) * CHUNK_GROUPS
             elif match := HASH.search(name):
                 groups = HASH_CHUNKS * CHUNK_GROUPS
-                hash_only = Loop(found_turn(dtypes()[int(match.group(1))][0], blocks, edges, "IMMA", groups, groups), groups)
+                hash_only = Loop(found_turn(dtypes()[int(match.group(1))][0], blocks, edges, "IMMA", groups, groups), groups, size_of)
         if hash_only is None:
             sys.exit("no loop of the hash alone: the kernel has another form than this program knows")
         for name, loop in found.items():
@@ -199,6 +211,7 @@ def rows_of(sm, compiled, loops, hash_only):
                      against) for what, starts in CLASSES.items()]
         rows.append(row(f"{prefix}.spilled", compiled.spilled_in(name), "bytes stored", None, against))
         rows.append(row(f"{prefix}.loop_bytes", 16 * len(loop.ops), "bytes of a turn", None, against))
+        rows.append(row(f"{prefix}.code_bytes", compiled.kernel_bytes() + loop.function_bytes, "bytes", None, against))
     return rows
 
 
@@ -233,6 +246,7 @@ def main():
                   f"{spilled_by(compiled)} |", flush=True)
             rows += rows_of(sm, compiled, columns[sm], hash_only)
             if sm == "90":
+                compiled_90 = compiled
                 shown = {name: loop for name, loop in columns[sm].items() if loop.per_element() > GOALS.get(name.split(",")[0], math.inf)}
                 shown["hash alone"] = hash_only
     print("\n| type | budget | " + " | ".join(f"sm_{sm}" for sm in columns) + " |\n|---|---|" + "---|" * len(columns))
@@ -248,6 +262,8 @@ def main():
     if shown:
         print("\n| sm_90, instructions a turn | " + " | ".join(shown) + " |\n|---|" + "---|" * len(shown))
         print("| elements, groups of 16 bytes | " + " | ".join(str(loop.elements) for loop in shown.values()) + " |")
+        kernel = compiled_90.kernel_bytes()
+        print("| code of the type, KiB | " + " | ".join(f"{(kernel + loop.function_bytes) / 1024:.0f}" for loop in shown.values()) + " |")
         for part in PARTS:
             print(f"| {part} | " + " | ".join(str(loop.parts()[part] or "") for loop in shown.values()) + " |")
     if tools.json:

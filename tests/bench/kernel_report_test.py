@@ -83,11 +83,13 @@ class ReportTestCase(unittest.TestCase):
                 compiled(dot).loops(False)
 
     def test_goals_are_of_gpus_with_fast_f64_and_25_percent_wider_but_on_sm_90(self):
-        made = compiled("")
+        made = compiled(DOT.replace("cluster_other", "cluster_convtrace_stats"))
         made.registers, made.spilled = 128, {}
-        loops, hash_only = {"bf16": kernel_report.Loop(["FADD"] * 13 + ["STL"], 1)}, kernel_report.Loop(["IMMA"] * 13, 1)
+        loops, hash_only = {"bf16": kernel_report.Loop(["FADD"] * 13 + ["STL"], 1, 320)}, kernel_report.Loop(["IMMA"] * 13, 1)
         for sm, met in (("90", (True, False, False, False)), ("100", (True, True, True, False)), ("86", (None,) * 4)):
-            ok = {row["name"].split(".", 2)[2]: row["ok"] for row in kernel_report.rows_of(sm, made, loops, hash_only)}
+            rows = kernel_report.rows_of(sm, made, loops, hash_only)
+            ok, values = ({row["name"].split(".", 2)[2]: row[what] for row in rows} for what in ("ok", "value"))
+            self.assertEqual(values["bf16.code_bytes"], 16 + 320)  # the kernel's one instruction, and the loop's function
             self.assertEqual(tuple(ok[name] for name in ("registers", "hash_only.per_16_bytes", "bf16.instructions_per_element",
                                                          "bf16.local_per_element")), met, sm)
 

@@ -22,7 +22,7 @@ EXPECTED = (
     "hash.cpu_vs_read", "stats.cpu.f32_vs_read", "stats.cpu.bf16_vs_read", "stats.cpu.i8_vs_read",
     "stats.cpu.threads_time", "diff.stats_pairs", "diff.events_per_s",
     "diff.vs_git", "diff.prefix_bytes", "diff.rss_1e8", "diff.seconds_1e8", "diff.html_100k", "diff.html_bytes",
-    "check.records_per_s", "check.rss", "recover.gb_per_s", "pointer.scan",
+    "check.records_per_s", "check.rss", "recover.gb_per_s", "pointer.scan_blocks", "pointer.scan",
     "pointer.scan_vs_map", "pointer.scan_flat", "pointer.update_vs_map",
     "pointer.bytes_per_range", "alias.event", "alias.bytes_per_generation",
     "event.push", "launch.off", "launch.record", "launch.instructions", "launch.rules", "launch.threads", "rules.first_sight",

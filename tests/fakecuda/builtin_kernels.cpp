@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "cupti/stats/kernels/host_replay.h"
 #include "tests/fakecuda/scheduler.h"
+#include "tests/support/host_replay.h"
 
 namespace fakecuda {
 namespace {

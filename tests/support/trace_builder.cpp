@@ -197,6 +197,7 @@ TraceBuilder& TraceBuilder::step(uint32_t index) {
 
 TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   TensorStats e;
+  e.header.thread = spec.thread;
   e.place = impl_->place(spec.scope, spec.call, spec.phase);
   e.slot = impl_->name(spec.slot);
   e.op = impl_->name(spec.op);

@@ -59,6 +59,7 @@ struct StatsSpec {
   std::vector<uint64_t> range_hashes = {};
   uint64_t collective = 0;                      ///< id of the one that sent or received it
   std::optional<uint64_t> hash = std::nullopt;  ///< instead of that of the statistics
+  uint32_t thread = 0;                          ///< default: 1
 };
 
 /// A call of a collective, and the tensors that it sends and receives.

@@ -5,7 +5,9 @@
 /// Threads:  pure functions.
 
 #include <bit>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "format/model/definitions.h"
@@ -17,6 +19,12 @@ namespace convtrace::judge {
 /// flood.
 [[nodiscard]] constexpr bool worth_saying(uint64_t occurrence) {
   return occurrence <= 4 || std::has_single_bit(occurrence);
+}
+
+[[nodiscard]] inline std::string hex(uint64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "0x%" PRIx64, number);
+  return text;
 }
 
 /// @return the last sentence of the text of a repeated finding; "" for the first one.

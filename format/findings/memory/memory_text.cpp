@@ -1,20 +1,11 @@
 #include "format/findings/memory/memory_judge.h"
 
-#include <cinttypes>
-#include <cstdio>
-
 #include "format/findings/common/wording.h"
 
 namespace convtrace::judge {
 namespace {
 
 using Taker = MemoryFinding::Taker;
-
-std::string hex(uint64_t number) {
-  char text[24];
-  snprintf(text, sizeof text, "0x%" PRIx64, number);
-  return text;
-}
 
 /// The user of the pointer, in words.
 std::string taker(const MemoryFinding& finding, const format::Definitions& definitions) {

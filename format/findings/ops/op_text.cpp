@@ -1,19 +1,10 @@
 #include "format/findings/ops/op_finding.h"
 
-#include <cinttypes>
-#include <cstdio>
-
 #include "format/findings/common/wording.h"
 #include "format/model/op_names.h"
 
 namespace convtrace::judge {
 namespace {
-
-std::string hex(uint64_t number) {
-  char text[24];
-  snprintf(text, sizeof text, "0x%" PRIx64, number);
-  return text;
-}
 
 std::string or_else(std::string_view text, const char* otherwise) {
   return text.empty() ? std::string(otherwise) : std::string(text);
@@ -21,9 +12,7 @@ std::string or_else(std::string_view text, const char* otherwise) {
 
 /// "(0x7f30c0a41040, 98304 bytes)"
 std::string extent(const OpFinding& finding) {
-  char text[64];
-  snprintf(text, sizeof text, "(0x%" PRIx64 ", %" PRIu64 " bytes)", finding.address, finding.bytes);
-  return text;
+  return "(" + hex(finding.address) + ", " + std::to_string(finding.bytes) + " bytes)";
 }
 
 /// "op demo::gelu in module h.0.mlp (call 0 of step 3, forward)"
@@ -115,6 +104,10 @@ std::string writer(const OpFinding& finding, const format::Definitions& definiti
   return tensor_text(finding.slot, finding.op, finding.place, definitions);
 }
 
+bool is_in_call(const format::Place& one, const format::Place& other) {
+  return one.scope == other.scope && one.call == other.call && one.phase == other.phase;
+}
+
 std::string overwritten(const OpFinding& finding, const format::Definitions& definitions) {
   const auto named = [&definitions](const Owner& owner) {
     return tensor_text(owner.slot, owner.op, owner.place, definitions);
@@ -130,6 +123,11 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
     text += "What lies there was first seen as " + named(finding.first) +
             ": each call has its own, and the backward of this one gets that of another. Keep what "
             "a backward needs on its ctx. ";
+  } else if (finding.writer_known && !finding.op && is_in_call(finding.place, finding.made.place)) {
+    text +=
+        "It has the new bytes where the module's call ends, and only hooks of that module ran in "
+        "between: one of them writes the output that it is given. Let it work on a copy, or return "
+        "another tensor. ";
   } else if (finding.writer_known) {
     text += writer(finding, definitions) +
             " is what lies there now: it was written into memory that is still needed. Write into "

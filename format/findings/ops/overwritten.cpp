@@ -18,6 +18,11 @@ uint64_t key_of_memory(const format::TensorStats& e) {
   return mix(mix(memory, e.bytes), e.layout);  // a transposed view has other bytes in its order
 }
 
+/// Two tensors over borrowed memory have two storages at one address.
+uint64_t key_of_place(const format::TensorStats& e) {
+  return mix(mix(mix(e.address, e.device.index), e.bytes), e.layout);
+}
+
 uint64_t key_of_value(const format::TensorStats& e) {
   return mix(mix(key_of_memory(e), e.value.version), static_cast<uint64_t>(e.dtype));
 }
@@ -55,9 +60,14 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (role == SlotRole::kState) return state(*stats, findings);
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kNeeded) return needed(*stats, findings);
+  if (role == SlotRole::kPacked) return packed(*stats, findings);
   if (!stats->op && phase == format::Phase::kForward &&
-      (role == SlotRole::kTaken || role == SlotRole::kGiven))
-    kept_.get(key_in_call(*stats)).first = seen_of(*stats, role == SlotRole::kGiven);
+      (role == SlotRole::kTaken || role == SlotRole::kGiven)) {
+    const auto [first, is_old] = kept_.get(key_in_call(*stats));
+    // What a node had saved before the hooks of the module ran is told from its output.
+    if (!is_old || !first.op || first.step != stats->header.step)
+      first = seen_of(*stats, role == SlotRole::kGiven);
+  }
   if (role == SlotRole::kTaken && forward) taken(*stats);
   if (role == SlotRole::kTaken && !forward) {
     gradient(*stats, findings);
@@ -100,21 +110,26 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   const uint64_t key = mix(mix(key_of_call(event.op, event.place), event.slot.value), value);
   if (event.place.phase != format::Phase::kBackward) {
     if (role == SlotRole::kKeptBuffer) begin_step(event);
+    if (of_ctx) kept_.get(mix(key_of_place(event), event.stats.hash)).first = seen_of(event, true);
     if (role != SlotRole::kKeptBuffer || is_read_only(event))
       kept_.get(key).first = seen_of(event, true);
     return;
   }
   const Seen* const made = kept_.find(key);
   if (made == nullptr || made->hash == event.stats.hash) return;
-  // A buffer that is used again has the new bytes in another forward, or is what an earlier backward
-  // of the call returned; what backwards add to is neither.
+  // A buffer that is used again has the new bytes in another forward, perhaps of an op that keeps it in
+  // a tensor of its own, or is what an earlier backward of the call returned; what backwards add to is
+  // neither.
   const Seen* const first = bytes_.find(key_of_memory(event));
   const bool is_used =
       first != nullptr &&
       (first->place.phase != format::Phase::kBackward ||
        (first->given && first->hash == event.stats.hash && !(of_ctx && is_torchs(first->op))));
-  if (of_ctx && !is_used) return;
+  const Seen* const other =
+      of_ctx && !is_used ? kept_.find(mix(key_of_place(event), event.stats.hash)) : nullptr;
+  if (of_ctx && !is_used && (other == nullptr || other->step != made->step)) return;
   OpFinding finding = finding_of(event, *made);
+  if (other != nullptr) finding.first = owner_of(event.value, *other);
   finding.loosely = role != SlotRole::kKept;
   const Begun* const begun = begun_.find(key_of_memory(event));
   finding.hint = role == SlotRole::kKeptBuffer && (begun == nullptr || !begun->alike);
@@ -179,15 +194,45 @@ void Overwritten::lent(const format::TensorStats& event, Findings& findings) {
 }
 
 /// Takes a record of a tensor that a node of a module's call has saved. That of the forward phase is
-/// kept; the other one is made when the node is about to run, and should have the same bytes.
+/// kept; the other one is made when the node is about to run, and should have the same bytes. Scores
+/// from which a loss is not what it was should have those of the output that they are.
 void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
   if (event.place.phase == format::Phase::kForward) {
     kept_.get(key_in_call(event)).first = seen_of(event, true);
     return;
   }
-  const Seen* const seen = kept_.find(key_in_call(event));
+  const bool of_loss = event.place.phase == format::Phase::kLoss;
+  const Seen* const seen =
+      of_loss ? values_.find(key_of_value(event)) : kept_.find(key_in_call(event));
   if (seen == nullptr || seen->hash == event.stats.hash || seen->step != event.header.step) return;
-  report(finding_of(event, *seen), findings);
+  // An average over ranks may lie in the loss's own memory, and weights may be received.
+  const std::string_view slot = definitions_.text(event.slot);
+  const bool of_weight = slot == "needed:weight" || slot == "needed:mat2";
+  if ((of_loss || of_weight) && seen->collectives != collectives_) return;
+  OpFinding finding = finding_of(event, *seen);
+  // A program may normalize, merge or gather weights anew on purpose, to nearly the same numbers.
+  finding.hint = of_weight;
+  if (of_loss) finding.place = seen->place;  // the module's, since the loss has none
+  report(std::move(finding), findings);
+}
+
+/// Takes a record of a tensor into which a hook has packed what a node saves, when the module's call is
+/// left, and when the node is about to run. Whatever is packed later into memory that is still needed
+/// has its bytes then; a buffer that is filled later has others.
+void Overwritten::packed(const format::TensorStats& event, Findings& findings) {
+  const uint64_t key =
+      mix(mix(key_of_call(event.op, event.place), event.slot.value), key_of_memory(event));
+  if (event.place.phase == format::Phase::kForward) {
+    kept_.get(key).first = seen_of(event, true);
+    return;
+  }
+  const Seen* const made = kept_.find(key);
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  if (made == nullptr || made->hash == event.stats.hash || made->step != event.header.step ||
+      first == nullptr || first->step != made->step ||
+      first->place.phase != format::Phase::kForward)
+    return;
+  report(finding_of(event, *made), findings);
 }
 
 void Overwritten::taken(const format::TensorStats& event) {

@@ -23,7 +23,10 @@
 ///   output takes it (a hook) while others hold its memory.
 /// - Tensors that a node of torch's own has saved from a module's input or output, or from the operands
 ///   of its own products (slots needed:NAME): before the node runs they are compared with the record of
-///   that call, or with the record made when the module was left.
+///   that call, or with the record made when the module was left. Scores of a loss that is not what
+///   they give when the backward pass begins are compared with the record of the output that they are.
+/// - Tensors into which hooks have packed what such a node saves (slots packed:NAME), if what is packed
+///   into that memory later lies there when the node is about to run.
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), if it differs when the backward pass
 ///   begins.
 ///
@@ -94,6 +97,7 @@ class Overwritten {
   void state(const format::TensorStats& event, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);
+  void packed(const format::TensorStats& event, Findings& findings);
   void given(const format::TensorStats& event);
   void taken(const format::TensorStats& event);
   [[nodiscard]] bool is_around(const format::TensorStats& event, const Seen& made) const;

@@ -27,6 +27,7 @@ enum class SlotRole : uint8_t {
   kState,        ///< made anew by each forward in an object that outlives it, read by the backward
   kLent,         ///< data in memory of another owner, when the backward pass begins
   kNeeded,       ///< saved by a node of torch's own, before that node runs
+  kPacked,       ///< into which a hook has packed what such a node saves
   kRunning       ///< running statistics of a module
 };
 
@@ -69,7 +70,8 @@ class SlotRoles {
         {"ctx", SlotRole::kKeptOfCtx},
         {"state", SlotRole::kState},
         {"lent", SlotRole::kLent},
-        {"needed", SlotRole::kNeeded}};
+        {"needed", SlotRole::kNeeded},
+        {"packed", SlotRole::kPacked}};
     const std::string_view name = slot.substr(0, slot.find(':'));
     if (slot.starts_with("buffer:running_") || slot.starts_with("buffer_initial:running_"))
       return SlotRole::kRunning;

@@ -3,7 +3,7 @@
 /// The kernels' grids run on the host: the same per-thread functions and the same trees, with loops
 /// where a device has threads and shuffles.
 ///
-/// Place:    tests and the fake driver; never part of an installed library. What it cannot show: that
+/// Place:    tests and the fake driver. What it cannot show: that
 ///           nvcc keeps the arithmetic (arith.h sees to that).
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "cupti/stats/kernels/host_replay.h"
+#include "tests/support/host_replay.h"
 
 #include <algorithm>
 #include <atomic>
