@@ -140,7 +140,7 @@ Ref HotPath::backward(const Arguments& given) {
   if (count > 1 || (loss != nullptr && !reader_.is_plain(loss))) return in_python();
   const uint64_t scope = word(of_place_.id.of(place)), of_loss = word(slot);
   if (failed(scope) || failed(of_loss)) return {};
-  Work work(*this, thread, false);
+  Work work(*this, thread);
   if (!work) return {};
   uint32_t times = 0;
   if (loss != nullptr) {

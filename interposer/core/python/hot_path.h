@@ -94,7 +94,7 @@ class HotPath {
   bool is_compiling(bool& is) const;
   bool is_tracing(bool& is) const;
   Ref entry_of(PyObject* thread, PyObject* module, PyObject* caller, const Arguments& given);
-  bool first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module);
+  bool tell(PyObject* thread, PyObject* entry, PyObject* module);
   bool is_told(PyObject* entry, PyObject* module);
   bool reset(PyObject* place, PyObject* step);
   bool number_of_call(PyObject* place, uint32_t& call);

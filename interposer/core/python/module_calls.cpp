@@ -170,19 +170,17 @@ bool HotPath::is_told(PyObject* entry, PyObject* module) {
   return true;
 }
 
-bool HotPath::first_of_step(PyObject* thread, PyObject* entry, PyObject* place, PyObject* module) {
-  const bool untold = is_true(of_entry_.untold.of(entry));
-  if (!untold && !is_new_step(place)) return true;
+/// Records the module's facts where they are unknown or may have changed.
+bool HotPath::tell(PyObject* thread, PyObject* entry, PyObject* module) {
   const bool evaluates =
       port_.scope_slot()->phase == static_cast<uint32_t>(format::Phase::kEvaluation);
-  if (untold || evaluates || !is_told(entry, module)) {
-    api.PyErr_Clear();
-    if (!call(tell_.get(), {thread, entry, module})) return false;
-  }
-  return !is_new_step(place) || reset(place, of_observer_.step.of(observer_.get()));
+  if (!is_true(of_entry_.untold.of(entry)) && !evaluates && is_told(entry, module)) return true;
+  api.PyErr_Clear();
+  return static_cast<bool>(call(tell_.get(), {thread, entry, module}));
 }
 
 bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
+  if (is_new_step(place) && !reset(place, of_observer_.step.of(observer_.get()))) return false;
   const uint32_t phase = port_.scope_slot()->phase;
   if (phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
     return occurrence(place, phase, api._Py_NoneStruct, call);
@@ -213,8 +211,9 @@ Ref HotPath::enter(const Arguments& given) {
   if (!entry || is_none(entry.get())) return entry;
   const Ref place = Ref::to(of_entry_.place.of(entry.get()));
   uint32_t count = 0;
-  if (!place || !first_of_step(thread.get(), entry.get(), place.get(), module) ||
-      !number_of_call(place.get(), count)) {
+  if (!place || !number_of_call(place.get(), count)) return {};
+  if ((count == 0 || is_true(of_entry_.untold.of(entry.get()))) &&
+      !tell(thread.get(), entry.get(), module)) {
     return {};
   }
   const uint64_t id = word(of_place_.id.of(place.get()));

@@ -12,6 +12,7 @@ from .facts import hooks, program_facts, versions
 from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
+_ROOM = 64  # calls: more than nest in the observer
 _COMPILING = "_is_compiling_flag"  # a variable of torch.compiler
 
 
@@ -42,7 +43,8 @@ class Observer(State):
         self.port = port
         self._begun = False
         self._imported = 0  # number of modules when their code was last recorded
-        self._failures = 0
+        self._failures = []  # texts
+        self._failures_told = 0
         self._replaced = replaced.Replaced()
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
@@ -111,7 +113,7 @@ class Observer(State):
             try:
                 part.install()
             except Exception as error:  # a torch that we do not know: the other parts still work
-                self.failed("%s hooks" % type(part).__name__, error)
+                self._count_failure("%s hooks" % type(part).__name__, error)
         self._watch_exit()
         atexit.register(self._program_ends)
         if hasattr(os, "register_at_fork"):
@@ -126,16 +128,19 @@ class Observer(State):
         self._replaced.put_back()
 
     def begin(self, thread):
-        """Starts the trace, before the first record of this process. @return whether this process is observed."""
+        """Starts the trace, before the first record of this process. Other threads may call it meanwhile: start() runs
+        without the GIL, and returns to all of them when the engine has started.
+        @return whether this process is observed."""
         if not self._begun and self.active:
-            self._begun = True
             if self._is_loader_worker() or not self.port.start():
                 self.remove()
-            else:
+            elif not self._begun:
+                self._begun = True
                 for name, value in versions.collect(self._torch):
                     thread.batch.fact(name, value)
                 self.submit(thread)
                 self._imported = len(sys.modules)
+                self._tell_failures()
         return self.active
 
     def _tell_last(self):
@@ -204,8 +209,8 @@ class Observer(State):
         batch.submit()
 
     def failed(self, site, error):
-        """Handles an exception of the observer. It never reaches the program; the first is recorded in the trace, and
-        the fifth ends observation."""
+        """Handles an exception of the observer. It never reaches the program. An error of torch is a value that was not read.
+        Others are counted in the trace, the first is described there, and the fifth ends observation."""
         try:
             is_programs = signals.is_from_handler(error)
         except RecursionError:  # the program is as deep in calls as it can be
@@ -213,22 +218,39 @@ class Observer(State):
         if is_programs:
             raise error
         try:
-            if type(error) is RecursionError:
-                self.read.skipped += 1  # recorded as lost, not as a failure: deeper calls of the program may follow
+            if isinstance(error, RuntimeError) or not _has_room():  # of C functions, ctypes gives errors of its own
+                # Lost, and no failure: deeper calls of the program may follow, other tensors than one that torch refuses to read.
+                self.read.skipped += 1
+                if type(error) is not RecursionError:
+                    self.read.refuse(site, error)
                 self.threads.state.batch.messages = []
                 return
-            self._failures += 1
-            what = "%s: %s: %s" % (site, type(error).__name__, error)
-            if self._failures == 1:
-                self.say(engine.WARNING, "CT-1301 " + what)
-            elif self._failures == _MAX_FAILURES:
-                self.say(engine.WARNING, "CT-1302 %s; modules and tensors are not observed any more" % what)
-                self.remove()
+            self._count_failure(site, error)
             self.threads.state.batch.messages = []
         except RecursionError:
             pass
-        except Exception:
-            self.active = self.capture = self.follows = False
+        except Exception:  # it cannot be told now
+            if len(self._failures) >= _MAX_FAILURES:
+                self.active = self.capture = self.follows = False
+
+    def _count_failure(self, site, error):
+        self._failures.append("%s: %s: %s" % (site, type(error).__name__, error))
+        if self._begun:
+            self._tell_failures()
+        if len(self._failures) >= _MAX_FAILURES:
+            self.remove()
+
+    def _tell_failures(self):
+        """Records the failures since the last call. Those before begin() could not be sent."""
+        batch = engine.Batch(self.port)
+        for number, what in enumerate(self._failures[self._failures_told:], self._failures_told + 1):
+            batch.loss(engine.LOST_OBSERVER_FAILED, 1)
+            if number == 1:
+                batch.diagnostic(engine.WARNING, "observer", "CT-1301 " + what)
+            elif number == _MAX_FAILURES:
+                batch.diagnostic(engine.WARNING, "observer", "CT-1302 %s; modules and tensors are not observed any more" % what)
+        self._failures_told = len(self._failures)
+        batch.submit()
 
     def _set_flags(self, flags):
         self.flags = flags
@@ -288,6 +310,7 @@ class Observer(State):
             self.names.clear()
             self.modules.forget()
             self.optimizers.forget()
+            self.backward.forget()
             self.repeated_ops.forget()
             self.collectives.forget()
             self.regions.forget()
@@ -298,6 +321,14 @@ class Observer(State):
             self.steps = steps.Steps()
             self.step = 0
             self.threads.state.clear()
+
+
+def _has_room(calls=_ROOM):
+    """@return whether this many further calls may nest in this thread."""
+    try:
+        return calls == 0 or _has_room(calls - 1)
+    except RecursionError:
+        return False
 
 
 def _compile_guard(torch):

@@ -44,3 +44,8 @@ def mode_of(module, otherwise):
     if not _is_torchs(asked):
         return otherwise  # the program's; that of torch's compiled module asks the original, that of TorchScript is in C++
     return getattr(module, "training", otherwise)
+
+
+def is_power(count):
+    """@return whether a number is a power of two."""
+    return count > 0 and count & (count - 1) == 0

@@ -1,8 +1,8 @@
 """Estimates the time that the observer's Python takes: one of 61 calls is timed and counts 61 times.
 
 61 is prime, so that in a program with the same calls in each step all of them are timed in turn. The engine measures
-its own part in every call. Neither measures the frame of each module call (a look-up in a dictionary and a few words
-written), the call of a hook by autograd, the allocator's reports, or indirect slowdown of the program. The time of a call
+its own part in every call. Neither measures the frames of each module call and backward pass (look-ups in dictionaries and
+a few words written), the call of a hook by autograd, the allocator's reports, or indirect slowdown of the program. The time of a call
 includes reading the clock. docs/limits.md has measurements.
 """
 import functools

@@ -151,6 +151,7 @@ class TensorReader:
         self._dispatch = contents.found_in(torch.Tensor, "__torch_dispatch__")
         functorch = getattr(torch._C, "_functorch", None)
         self.is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+        self._has_storage = getattr(torch._C, "_has_storage", lambda tensor: True)
         # Address of the storage. data_ptr() would materialise a copy-on-write tensor.
         self.base = getattr(torch._C, "_data_address", _storage_address)
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -162,6 +163,10 @@ class TensorReader:
         """@return whether a tensor is of torch's own class, which has no code of the program."""
         kind = type(tensor)
         return kind is self._tensor or kind is self._parameter
+
+    def has_storage(self, tensor):
+        """@return whether a tensor is plain and has a storage: one that is sparse or wrapped by functorch has none."""
+        return self.is_plain(tensor) and self._has_storage(tensor)
 
     def bare(self, tensor):
         """@return an object with torch's own attributes of a tensor, since the tensor's class may override them."""
@@ -226,16 +231,16 @@ class TensorReader:
     def borrows(self, tensor):
         """@return whether a tensor may lie in memory that its storage does not own: torch's own storages can be
         resized. False for an older torch, which does not say. Must run inside `with self.unobserved()`."""
-        return self.is_plain(tensor) and self.is_lent(tensor.untyped_storage())
+        return self.has_storage(tensor) and self.is_lent(tensor.untyped_storage())
 
     def is_lent(self, storage):
         """The same as borrows(), for a storage."""
         return self._tells_resizable and not storage.resizable()
 
     def is_torchs(self, tensor):
-        """@return whether torch is known to have allocated the memory of a plain tensor. Must run inside `with
+        """@return whether torch is known to have allocated the memory of a tensor. Must run inside `with
         self.unobserved()`."""
-        return self._tells_resizable and tensor.untyped_storage().resizable()
+        return self._tells_resizable and self.has_storage(tensor) and tensor.untyped_storage().resizable()
 
     def _unwrap(self, tensor):
         # A subclass without its own dispatch only adds methods: its memory is an ordinary tensor's.
@@ -288,11 +293,15 @@ class TensorReader:
             return self._memory(tensor)
         except Exception as error:  # a kind of tensor without the usual attributes, such as one batched by vmap
             signals.let_pass(error)
-            text = str(error).partition("\n")[0][:_MAX_TEXT]
-            if len(self._kinds) < _MAX_KINDS and text not in self._kinds:
-                self._kinds.add(text)
-                self.refusals.append("%s: %s" % (contents.name_of(type(tensor)), text))
+            self.refuse(contents.name_of(type(tensor)), error)
             return None
+
+    def refuse(self, what, error):
+        """Notes, once for each text of torch, why `what` is not read."""
+        text = str(error).partition("\n")[0][:_MAX_TEXT]
+        if len(self._kinds) < _MAX_KINDS and text not in self._kinds:
+            self._kinds.add(text)
+            self.refusals.append("%s: %s" % (what, text))
 
     def _memory(self, whole):
         tensor = self.bare(whole)

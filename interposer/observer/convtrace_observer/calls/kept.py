@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 
-from ..base import contents, signals
+from ..base import contents, signals, unseen
 
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256
@@ -112,15 +112,13 @@ class Kept:
         """Measures the counts of references in backward passes with known owners, since releases of torch differ. If they do
         not tell owners apart, shared memory is not reported. Runs torch's engine: therefore not before the program did, and
         not where a profiler would list it."""
-        torch, graph_task = self._torch, getattr(self._torch._C, "_current_graph_task_id", lambda: 0)
-        levels = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 0)
-        is_profiled = getattr(torch._C._autograd, "_profiler_enabled", lambda: True)
-        if graph_task() != -1 or levels() is not None or torch.is_inference_mode_enabled() or is_profiled():
+        graph_task, own = getattr(self._torch._C, "_current_graph_task_id", lambda: 0), unseen.Unseen(self._torch)
+        if graph_task() != -1 or not own.is_possible():
             return
         self._is_measured = True
         try:
-            with torch.utils._python_dispatch._disable_current_modes():
-                self._counts = measured(torch, self._storage_count)
+            with own.region():
+                self._counts = measured(self._torch, self._storage_count)
         except Exception as error:
             signals.let_pass(error)
 

@@ -10,7 +10,8 @@ import functools
 import operator
 import sys
 
-from ..base import contents, engine, frames, held, mode_of, own, replaced, spent, values
+from ..again import recomputed
+from ..base import contents, engine, frames, held, is_power, mode_of, own, replaced, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
 _call = getattr(operator, "call", lambda function, *args: function(*args))  # the first since Python 3.11
@@ -23,26 +24,28 @@ class ModuleCalls:
         self._observer = observer
         self._module = torch.nn.Module
         self._original = None
-        self._wrapper = None
+        self._replaced = replaced.Replaced()
         self._code = None  # of the wrapper
-        self._leave_by = None  # sets the function by which the wrapper leaves a call
+        self._enter_by = self._leave_by = None  # set the functions by which the wrapper enters and leaves a call
         self._slots = {}
         self._trained = {}  # id of a root's place -> (in how many steps training has called it, the last of them)
         self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
-        self._needed = lent_inputs.NeededMemory(observer, torch)
+        self.needed = lent_inputs.NeededMemory(observer, torch)
+        self.recomputed = recomputed.Recomputed(observer, torch, _state_of_buffers, _kept_buffers)
         self._gradients = torch.is_grad_enabled
         self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
     def install(self):
         self._original = self._module.__call__
-        self._wrapper = self._wrap(self._observer.operations.module_call(self._original))
-        self._code = self._wrapper.__code__
-        self._module.__call__ = self._wrapper
+        wrapper = self._wrap(self._observer.operations.module_call(self._original))
+        self._code = wrapper.__code__
+        for name in "__call__", self._original.__name__:  # torch has one function under both names
+            if vars(self._module).get(name) is self._original:
+                self._replaced.set(self._module, name, wrapper)
 
     def remove(self):
-        if self._module.__call__ is self._wrapper:
-            self._module.__call__ = self._original
+        self._replaced.put_back()
 
     def forget(self):
         self._slots.clear()
@@ -70,11 +73,15 @@ class ModuleCalls:
         is_folded = self._observer.is_folded
         enter, leave, stopped, recompute = self._observer.hot.enter, self._observer.hot.leave, self._stopped, _RECOMPUTE
 
+        def enter_by(function):
+            nonlocal enter
+            enter = function
+
         def leave_by(function):
             nonlocal leave
             leave = function
 
-        self._leave_by = leave_by
+        self._enter_by, self._leave_by = enter_by, leave_by
         if original is self._original and _only_passes_on(original):
             @functools.wraps(original)
             def __call__(self, *args, **kwargs):
@@ -92,7 +99,10 @@ class ModuleCalls:
                             if call[0].slot[1] == recompute:
                                 stopped(call, self)
                         finally:
-                            leave(call, None, None)
+                            try:
+                                leave(call, None, None)
+                            except RecursionError:  # as deep as it can be; the callers' own leave() restores the state
+                                pass
                     raise
                 if call is not None:
                     leave(call, self, result)
@@ -114,7 +124,10 @@ class ModuleCalls:
                         if call[0].slot[1] == recompute:
                             stopped(call, self)
                     finally:
-                        leave(call, None, None)
+                        try:
+                            leave(call, None, None)
+                        except RecursionError:  # as above
+                            pass
                 frames.hide(error)
                 raise
             if call is not None:
@@ -146,8 +159,6 @@ class ModuleCalls:
         if entry is None:
             return None
         place = entry.place
-        if entry.untold or place.step != observer.step:
-            observer.module_facts.tell(thread, entry, module)
         if place.step != observer.step:
             place.reset(observer.step)
         if slot[1] == _RECOMPUTE:
@@ -158,6 +169,8 @@ class ModuleCalls:
         else:
             number = place.calls
             place.calls = number + 1
+        if entry.untold or number == 0:
+            observer.module_facts.tell(thread, entry, module)
         call = thread, entry, place.id | number << 32, caller, outer
         try:
             thread.entry, slot[0] = entry, call[2]
@@ -186,6 +199,17 @@ class ModuleCalls:
                 self.left(*call[:3], module, output)
         finally:
             self._restore(call)
+
+    def look_at_modules(self, look):
+        """Sets a function `look(module)` that runs before enter() of each call and does not raise; None removes it."""
+        enter = self._observer.hot.enter
+
+        def looking(module, args, kwargs):
+            look(module)
+            return enter(module, args, kwargs)
+
+        if self._enter_by is not None:
+            self._enter_by(enter if look is None else looking)
 
     def look_at_outputs(self, look):
         """Sets a function `look(call, output)` that runs before leave() of each call that did not raise; None removes it."""
@@ -230,6 +254,7 @@ class ModuleCalls:
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
             return None
+        observer.optimizers.forget_raised(thread)
         first, root = entry is None, module
         if first:
             root, attribute = self._holders.of(module)
@@ -239,6 +264,8 @@ class ModuleCalls:
         outer = thread.after_root = thread.slot[1]
         if self.in_backward():  # an activation checkpoint
             thread.slot[1] = _RECOMPUTE
+            if observer.capture:
+                self.recomputed.called(thread)
             return entry
         behind = outer == _EVALUATION
         gradients = self._gradients() if gradients is None else gradients
@@ -264,9 +291,11 @@ class ModuleCalls:
             if not evaluates:
                 self.lent.note(entry.place, args, kwargs)
                 count = self._count_training(entry.place)
-                self._needed.note(entry.place, module, count)
-                if lent_inputs.is_power(count):
+                self.needed.note(entry.place, module, count)
+                if is_power(count):
                     observer.hook_facts.look(thread, module)
+                    self.recomputed.begin(module)
+                self.recomputed.record_written(thread, module)
             if first or entry.unrecorded:
                 entry.unrecorded = observer.optimizers.record_initial(thread, root)
             if first:
@@ -355,8 +384,7 @@ class ModuleCalls:
 
     @spent.sampled
     def _record_initial_buffers(self, thread, root):
-        """Records hashes of the buffers of a root before its first forward. Statistics would mislead: a buffer may be
-        memory that the program has not written yet, or a mask of infinities."""
+        """Records the buffers of a root before its first forward."""
         observer = self._observer
         try:
             with observer.read.unobserved():
@@ -364,13 +392,17 @@ class ModuleCalls:
                     if entry.buffers is not None:
                         continue
                     entry.buffers = _state_of_buffers(module)
-                    for name, tensor in _kept_buffers(module):
-                        if not naming.is_lazy(tensor):
-                            observer.pack(thread.batch, _FORWARD, engine.HASH, entry.place.id, 0,
-                                          self.slot("buffer_initial", name), tensor)
+                    self.pack_initial(thread.batch, entry, module)
             observer.submit(thread)
         except Exception as error:
             observer.failed("buffers", error)
+
+    def pack_initial(self, batch, entry, module):
+        """Packs hashes of a module's buffers as they are before a forward pass. Statistics would mislead: a buffer may be
+        memory that the program has not written yet, or a mask of infinities."""
+        for name, tensor in _kept_buffers(module):
+            if not naming.is_lazy(tensor):
+                self._observer.pack(batch, _FORWARD, engine.HASH, entry.place.id, 0, self.slot("buffer_initial", name), tensor)
 
     def record_buffers(self, thread, entry, module, scope, call):
         """Records all buffers of a module if one of them has changed since the last check. Kernels of batch norm write the
@@ -380,6 +412,8 @@ class ModuleCalls:
             if state == entry.buffers:
                 return
             entry.buffers = state
+            if thread.slot[1] == _RECOMPUTE:
+                self.recomputed.wrote(entry)
             for name, tensor in _kept_buffers(module):
                 self._observer.pack(thread.batch, thread.slot[1], self._observer.full, scope, call,
                                     self.slot("buffer", name), tensor)

@@ -16,6 +16,7 @@ these are kept here, a later module at that address has others. A module is aske
 in a step with values. Until the next step a parameter is known by its address, and later by the number of its storage.
 """
 import collections
+import itertools
 import sys
 
 from ..base import contents, engine, held, own, weight_marks
@@ -183,6 +184,7 @@ class Names:
         self._observer = observer
         self._places = {}
         self._first = None  # Entry of the root that has no name
+        self._claims = itertools.count()  # roots that would be it: of several threads one gets 0
         self._roots_of_kind = {}
         self.entries = {}  # id(module) -> Entry, of another module if the token differs; read at every module call
         self.owners = {}  # id(parameter) -> Owner
@@ -191,7 +193,7 @@ class Names:
 
     def clear(self):
         self._places.clear()
-        self._first = None
+        self._first, self._claims = None, itertools.count()
         self._roots_of_kind.clear()
         self.entries.clear()
         self.owners.clear()
@@ -229,7 +231,7 @@ class Names:
         kind = attribute or contents.name_of(type(inner))
         learns = any(one is not None for child in tree.values() for _, one in held(child, "_parameters"))
         number = self._number(kind) if learns else None
-        is_first, root = self._first is None or _is_in(tree, self._first), None
+        is_first, root = _is_in(tree, self._first) if self._first is not None else not learns or next(self._claims) == 0, None
         name = "" if is_first and not attribute else self._root_name(inner, kind, number)
         for child_name, child, wrapper in list(walk(module, name)):
             entry = self.entry(child)
@@ -257,8 +259,7 @@ class Names:
                 self._observer.say(engine.WARNING, "CT-1305 %d modules have names; further models of a class are one, CLASS#more"
                                    % len(self._places))
             return "more"
-        number = self._roots_of_kind[kind] = self._roots_of_kind.get(kind, 0) + 1
-        return number
+        return next(self._roots_of_kind.setdefault(kind, itertools.count(1)))
 
     def add_called(self, module, caller, parent):
         """Names a module that is in no tree yet but was called inside `caller`: it was attached

@@ -34,13 +34,14 @@ class _Tag:
     """The recorded properties of an op. `writes`: positions and names of the arguments that its schema declares as
     written. `backward`: the tag of a torch.library op's gradient, else None."""
 
-    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes", "backward")
+    __slots__ = ("name", "input", "output", "phase", "declared_alias", "schema_known", "writes", "backward", "is_told")
 
     def __init__(self, name, declared_alias, schema_known, writes=()):
         self.name = name
         self.declared_alias, self.schema_known, self.writes = declared_alias, schema_known, writes
         self.input, self.output, self.phase = "input", "output", None
         self.backward = None
+        self.is_told = False
 
 
 def _backward_tag(name):
@@ -137,8 +138,22 @@ class CustomOps:
         if tags is None and library_op is None:
             return None
         arguments = args[1:], kwargs or {}
+        if tags is not None and not tags[0].is_told:
+            self._tell_code(tags[0], args[0])
         begun = self._begin(tags[0], *arguments) if library_op is None else None
         return begun, arguments, tags or (library_op, library_op.backward)
+
+    def _tell_code(self, tag, function):
+        """Records the hash of an autograd.Function's code at its first call."""
+        observer = self._observer
+        tag.is_told = True
+        try:
+            thread = observer.threads.state
+            if observer.begin(thread):
+                for name, value in observer.module_facts.code.of_class(function):
+                    thread.batch.fact(name, value)
+        except Exception as error:
+            observer.failed("code of a custom op", error)
 
     def _function_ended(self, state, result, raised):
         begun, arguments, tags = state

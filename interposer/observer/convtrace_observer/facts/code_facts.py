@@ -52,7 +52,7 @@ class Code:
         """@return a path relative to the script's folder, or to an entry of Python's path."""
         name = self._short.get(path)
         if name is None:
-            folders = [os.path.join(os.path.abspath(folder), "") for folder in (*own_folders(), *sys.path)]
+            folders = [os.path.join(_absolute(folder), "") for folder in (*own_folders(), *sys.path)]
             whole = os.path.normpath(path)
             inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
             name = self._short[path] = whole[len(inside):]
@@ -127,7 +127,7 @@ def _file_of(module):
 def _folders_of_packages(own):
     """Yields the entries of Python's path that pip installed into, as `pip install --target` below the program."""
     for folder in dict.fromkeys(sys.path):
-        folder = os.path.join(os.path.abspath(folder), "")
+        folder = os.path.join(_absolute(folder), "")
         try:
             if folder not in own and any(entry.endswith(".dist-info") for entry in os.listdir(folder)):
                 yield folder
@@ -139,12 +139,20 @@ def _hash(data):
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
+def _absolute(path):
+    """@return the path itself where the working directory has been removed."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
+
+
 def own_folders():
     """@return the script's folder and the working directory."""
     global _script
     # Python removes the name when the script has ended, and facts are recorded after that, too.
     _script = _file_of(sys.modules.get("__main__")) or _script
-    found = [os.path.dirname(os.path.abspath(_script))] if _script else []
+    found = [os.path.dirname(_absolute(_script))] if _script else []
     try:
         found.append(os.getcwd())
     except OSError:

@@ -58,7 +58,7 @@ class ModuleFacts:
         self.code = code_facts.Code(torch)
 
     def tell(self, thread, entry, module):
-        """Records a module's facts at its first call in a step. Called by the wrapper of Module.__call__; the hot path in
+        """Records a module's facts at its first call of a phase in a step. Called by the wrapper of Module.__call__; the hot path in
         C++ calls it only for an evaluation or where the attributes have changed."""
         inner = contents.value_at(contents.attribute(module, "_modules"), _COMPILED)
         module = module if inner is None else inner
@@ -154,12 +154,17 @@ class ModuleFacts:
         forward = code_facts.forward_of(kind)
         if forward is not None:
             yield "forward", self.code.place(forward.co_filename, forward.co_firstlineno)
+        line = self.line_of_program()
+        if line:
+            yield "call", line
+        yield from _attributes(settings)
+
+    def line_of_program(self):
+        """@return file and line of the innermost frame that is neither torch's nor the observer's; "" without one"""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith((FOLDER, self._torch_folder)):
             frame = frame.f_back
-        if frame is not None:
-            yield "call", self.code.place(frame.f_code.co_filename, frame.f_lineno)
-        yield from _attributes(settings)
+        return self.code.place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else ""
 
     def _settings(self, module):
         return tuple((name, value) for name, value in contents.items(contents.attributes(module))

@@ -4,6 +4,7 @@ The argument of a clipping function is read only if that runs no code of the pro
 unstarted generator of Module.parameters(). Any other iterable may give its parameters only once, change their order or have
 side effects: it is not touched, and the list that clip_grad_norm_ makes of it is read instead."""
 import inspect
+import math
 import sys
 import threading
 import types
@@ -55,7 +56,9 @@ class Clipping:
         if observer.is_compiling() or observer.is_tracing() or not observer.capture:
             return None
         kwargs = kwargs or {}
-        self._look(args[0] if args else kwargs.get("parameters"))
+        limit = args[1] if len(args) > 1 else kwargs.get("max_norm")
+        if type(limit) is not float or limit != math.inf:  # with an infinite limit the program wants the norm alone
+            self._look(args[0] if args else kwargs.get("parameters"))
         return (args[_TOTAL_NORM] if len(args) > _TOTAL_NORM else kwargs.get("total_norm"),)
 
     def _ended(self, state, norm, raised):

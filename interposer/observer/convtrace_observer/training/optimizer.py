@@ -2,6 +2,7 @@
 import functools
 import importlib
 import itertools
+import sys
 import types
 
 from ..base import contents, engine, frames, held, replaced, spent, values, weight_marks
@@ -16,14 +17,21 @@ _GONE_BY = 16  # a root without trained weights skips one check for each so many
 
 class _Step:
     """An optimizer's step under way, or one that raised. `before`: the earlier content of the thread's slot. `known`: the
-    optimizer's recorded facts. `unread`: whether its gradients are still to be read. It refers to no object of the program,
-    since a step that raised stays in the list."""
+    optimizer's recorded facts. `unread`: whether its gradients are still to be read. `frame`: _key_of() the frame that runs
+    the step. It refers to no object of the program, since a step that raised stays in the list for a while.
 
-    __slots__ = ("optimizer", "thread", "before", "known", "unread")
+    A step that it calls for some of the same parameter groups is a part of it: that of the base class, or of an optimizer that
+    this one wraps. `groups`: what each group has for itself."""
 
-    def __init__(self, optimizer, thread, before, known):
-        self.optimizer, self.thread, self.before, self.known = optimizer, id(thread), before, known
+    __slots__ = ("optimizer", "groups", "thread", "before", "known", "frame", "unread")
+
+    def __init__(self, optimizer, groups, thread, before, known, frame):
+        self.optimizer, self.groups, self.thread = id(optimizer), _keys_of(groups), id(thread)
+        self.before, self.known, self.frame = before, known, frame
         self.unread = True
+
+    def is_of(self, optimizer, groups):
+        return self.optimizer == id(optimizer) or not self.groups.isdisjoint(_keys_of(groups))
 
 
 class Optimizers:
@@ -40,7 +48,7 @@ class Optimizers:
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
         self._shared = shared_memory.SharedMemory(observer, torch, self._of_groups)
-        self._steps = []  # of all threads; a nested step follows the outer one
+        self._steps = []  # of all threads, which append and remove each their own; a nested step follows the outer one
 
     def install(self):
         # 1.13 deletes the submodule as an attribute of torch.optim.
@@ -134,7 +142,7 @@ class Optimizers:
             try:
                 thread = observer.threads.state
                 if observer.begin(thread):
-                    self._began(thread, optimizer, args, kwargs)
+                    self._began(thread, optimizer, args, kwargs, _key_of(sys._getframe(1)))
             except Exception as error:
                 observer.failed("optimizer pre hook", error)
         except BaseException as error:
@@ -142,35 +150,51 @@ class Optimizers:
             raise
 
     @spent.sampled
-    def _began(self, thread, optimizer, args, kwargs):
+    def _began(self, thread, optimizer, args, kwargs, frame):
         self._observer.steps.sees_optimizer = True
         token, groups, state = contents.several(optimizer, _BEFORE)
         known, is_new = self._facts.meet(optimizer, token)
         if is_new:
             self._count_updates(thread, optimizer)
-        self._facts.tell(thread.batch, optimizer, groups, known)
-        raised = self._take(self._find(thread, optimizer)) if self._steps else None
-        before = raised.before if raised is not None else (thread.slot[0], thread.slot[1])  # forward, or inside of backward
-        step = _Step(id(optimizer), thread, before, known)
-        self._steps.append(step)
-        thread.slot[0] = 0
-        thread.slot[1] = engine.OPTIMIZER
+        self.forget_raised(thread, frame)
+        step = self._find(thread, optimizer, groups)
+        if step is not None and step.optimizer != id(optimizer):
+            self._facts.tell(thread.batch, optimizer, groups, known)
+        elif step is None:
+            before = thread.slot[0], thread.slot[1]  # forward, or inside of backward
+            step = _Step(optimizer, groups, thread, before, known, frame)
+            self._steps.append(step)
+            thread.slot[0] = 0
+            thread.slot[1] = engine.OPTIMIZER
         if not _has_closure(optimizer, args, kwargs):
-            self._read_gradients(thread, step, groups, state)
+            self._read_gradients(thread, optimizer, step, groups, state)
 
-    def _find(self, thread, optimizer):
-        """@return the step that an optimizer is in on this thread; None if it is in none."""
-        for step in self._steps:
-            if step.optimizer == id(optimizer) and step.thread == id(thread):
-                return step
-        return None
+    def _own(self, thread):
+        """@return the steps of a thread, the outermost first."""
+        return [step for step in list(self._steps) if step.thread == id(thread)]
 
-    def _take(self, ended):
-        """Ends an optimizer's step, and the steps within it that raised. @return the step, or None if there is none."""
-        if ended is not None:
-            at = self._steps.index(ended)
-            self._steps[at:] = [step for step in self._steps[at:] if step.thread != ended.thread]
-        return ended
+    def _find(self, thread, optimizer, groups):
+        """@return the innermost step that an optimizer, or one of its groups, is in on this thread; None if it is in none."""
+        return next((step for step in reversed(self._own(thread)) if step.is_of(optimizer, groups)), None)
+
+    def _take(self, thread, steps):
+        """Ends steps of this thread, and sets its slot to what it was before the first."""
+        if steps:
+            thread.slot[0], thread.slot[1] = steps[0].before
+        for step in steps:
+            self._steps.remove(step)
+
+    def forget_raised(self, thread, new=None):
+        """Ends the steps of this thread that raised, of which no hook tells: their frames are not on the stack any more.
+        `new`: the frame of a step that begins, which may lie where a frame was that is gone."""
+        own = self._own(thread) if self._steps else ()
+        if own:
+            running, frame = set(), sys._getframe(1)
+            while frame is not None:
+                running.add(_key_of(frame))
+                frame = frame.f_back
+            running.discard(new)
+            self._take(thread, [step for step in own if step.frame not in running])
 
     def _taken(self, original):
         """Wraps the function by which LBFGS collects the gradients after each call of the closure."""
@@ -182,7 +206,8 @@ class Optimizers:
             try:
                 if observer.active and not observer.is_compiling():
                     thread = observer.threads.state
-                    self._read_gradients(thread, self._find(thread, optimizer), *contents.several(optimizer, _BEHIND))
+                    groups, state = contents.several(optimizer, _BEHIND)
+                    self._read_gradients(thread, optimizer, self._find(thread, optimizer, groups), groups, state)
             except Exception as error:
                 observer.failed("gradients of a closure", error)
             try:
@@ -193,12 +218,14 @@ class Optimizers:
 
         return gather
 
-    def _read_gradients(self, thread, step, groups, state):
-        """Reads the gradients once per step: for LBFGS, which calls its closure repeatedly, those of the first call.
+    def _read_gradients(self, thread, optimizer, step, groups, state):
+        """Reads the gradients, and the settings by which they are used, once per step: for LBFGS, which calls its closure
+        repeatedly, those of the first call. A closure's forward pass opens the step that this update ends.
         `step`: None for an optimizer that is in no step."""
         if step is None or not step.unread:
             return
         step.unread = False
+        self._facts.tell(thread.batch, optimizer, groups, step.known)
         if self._observer.capture:
             self._observer.hot.parameters(thread, groups, True)
             if step.known.number is not None:
@@ -210,7 +237,7 @@ class Optimizers:
             return
         try:
             try:
-                self._ended(observer.threads.state, optimizer)
+                self._ended(observer.threads.state, optimizer, _key_of(sys._getframe(1)))
             except Exception as error:
                 observer.failed("optimizer post hook", error)
         except BaseException as error:
@@ -218,15 +245,18 @@ class Optimizers:
             raise
 
     @spent.sampled
-    def _ended(self, thread, optimizer):
+    def _ended(self, thread, optimizer, frame):
         observer = self._observer
+        groups, state = contents.several(optimizer, _BEHIND)
+        step = self._find(thread, optimizer, groups)
+        if step is not None and step.frame != frame:  # a part of that step
+            if self._keeps_state and observer.capture and step.optimizer != id(optimizer):
+                self.record(thread, engine.OPTIMIZER, self._state(optimizer))
+            return
+        if step is not None and step.unread:
+            self._read_gradients(thread, optimizer, step, groups, state)  # after the closure, which stays unwrapped
         if thread.batch.messages:
             observer.submit(thread)  # facts, where gradients are not read
-        step, (groups, state) = self._find(thread, optimizer), contents.several(optimizer, _BEHIND)
-        if step is not None:
-            if step.unread:
-                self._read_gradients(thread, step, groups, state)  # after the closure, which stays unwrapped
-            self._take(step)
         if observer.capture:
             observer.hot.parameters(thread, groups, False)
             if step is not None and step.known.number is not None:
@@ -237,13 +267,14 @@ class Optimizers:
             observer.epoch += 1
         observer.steps.optimizer_ended()
         if step is not None:
-            thread.slot[0], thread.slot[1] = step.before
+            own = self._own(thread)
+            self._take(thread, own[own.index(step):])
 
     def are_still(self, thread):
         """@return whether writes to weights were made by the program itself: its optimizers are known, and none is in
         its step. An optimizer that calls the program back has written nothing until it has taken the gradients."""
         return self._observer.steps.sees_optimizer and all(
-            step.unread and step.thread == id(thread) for step in self._steps)
+            step.unread and step.thread == id(thread) for step in list(self._steps))
 
     @spent.sampled
     def record_written(self, thread, written):
@@ -392,6 +423,15 @@ def _has_closure(optimizer, args, kwargs):
         if given is None and one is not optimizer:
             given = one
     return callable(given)
+
+
+def _keys_of(groups):
+    return frozenset(map(id, contents.elements(groups))) if issubclass(type(groups), list) else frozenset()
+
+
+def _key_of(frame):
+    """@return what no other frame has that is on the stack at the same time."""
+    return id(frame), id(frame.f_code)
 
 
 def _subclasses(kind):
