@@ -9,6 +9,7 @@
 #include "tools/check/story/blow_up.h"
 #include "tools/check/story/teller.h"
 #include "tools/trace/model/hash_mix.h"
+#include "tools/trace/read/open_steps.h"
 #include "tools/trace/read/shared_names.h"
 
 namespace convtrace::check {
@@ -75,10 +76,10 @@ class Judge {
         take(*fact);
       } else if (const auto* finding = std::get_if<format::Finding>(event)) {
         take(*finding);
+      } else if (const auto* loss = std::get_if<format::Loss>(event)) {
+        result_.losses.take(*loss);
       }
-      while (open_.size() > 1 &&
-             std::prev(open_.end())->first - open_.begin()->first > diff::kLateSteps)
-        judge_first();
+      while (open_.is_first_whole()) judge_first();
     }
     return collect();
   }
@@ -87,13 +88,14 @@ class Judge {
     while (!open_.empty()) judge_first();
     const Surroundings around = surroundings(true);
     for (const auto& check : checks_) {
+      if (result_.parallel_from) break;
       check->end(around);
       for (const auto& look : check->looks())
         if (wanted_(look.first)) result_.looks.push_back(look);
     }
     (void)collect();
     result_.story = teller_.tell(around);
-    if (wanted_("blow-up")) {
+    if (wanted_("blow-up") && !result_.parallel_from) {
       result_.looks.emplace_back("blow-up", result_.story.steps.size());
       add_blow_ups(result_.story, result_.findings);
     }
@@ -106,13 +108,11 @@ class Judge {
  private:
   /// A record made outside of any step belongs to the open step.
   StepValues& step_of(uint32_t number) {
-    if (number == format::kNoStep) number = open_.empty() ? last_ : std::prev(open_.end())->first;
-    number = std::max(number, least_);
-    last_ = number;
-    const auto [entry, is_new] = open_.try_emplace(number);
-    if (is_new && spare_.values.capacity() != 0) std::swap(entry->second, spare_);
-    entry->second.number = number;
-    return entry->second;
+    if (number == format::kNoStep) number = open_.empty() ? last_ : open_.last();
+    last_ = std::max(number, static_cast<uint32_t>(open_.next()));
+    StepValues& step = *open_.at(last_);
+    step.number = last_;
+    return step;
   }
 
   /// Ids of the trace become ids of this judge, which has names of its own beside them.
@@ -120,12 +120,13 @@ class Judge {
 
   void take(const format::TensorStats& event) {
     ++result_.values;
-    if (event.header.step < least_) {  // its step has been judged
+    if (event.header.step < open_.next()) {  // its step has been judged
       ++result_.late_values;
       return;
     }
     StepValues& step = step_of(event.header.step);
     const diff::SharedNames::Slot& slot = shared_.slot(trace_.definitions(), event.slot);
+    note_thread(event, slot.role, step.number);
     Value value;
     value.role = slot.role;
     value.seq = event.header.seq;
@@ -150,6 +151,19 @@ class Judge {
     value.address = event.address;
     keep_elements(event, step, value);
     step.values.push_back(value);
+  }
+
+  /// Finds threads that train at once: two have losses in one step, or update parameters. They
+  /// share one count of steps, so that a step ends amid what another thread does. The values of a
+  /// device are all recorded by the thread that collects them.
+  void note_thread(const format::TensorStats& event, Role role, uint32_t step) {
+    const bool updates =
+        role == Role::kGradient ||
+        (role == Role::kParameter && event.place.phase == format::Phase::kOptimizer);
+    const bool in_host = event.device.type == format::Device::Type::kCpu;
+    if (!in_host || (!updates && role != Role::kLoss)) return;
+    const uint32_t first = threads_.try_emplace({step, updates}, event.header.thread).first->second;
+    if (first != event.header.thread && !result_.parallel_from) result_.parallel_from = step;
   }
 
   /// Keeps the ranges and samples that are compared element by element (stale_gradient.cpp).
@@ -212,9 +226,9 @@ class Judge {
   /// @return whether a random generator moved in a step: its state differs at the begin of the next
   /// one.
   [[nodiscard]] bool draws(const StepValues& step) const {
-    const auto next = open_.find(step.number + 1);
-    if (next == open_.end() || !facts_.knows_generators()) return true;
-    return std::ranges::any_of(next->second.facts, [&](const FactSeen& fact) {
+    const StepValues* const next = open_.find(step.number + 1);
+    if (next == nullptr || !facts_.knows_generators()) return true;
+    return std::ranges::any_of(next->facts, [&](const FactSeen& fact) {
       return !fact.scope && names_.text(fact.name).starts_with("rng.");
     });
   }
@@ -230,7 +244,7 @@ class Judge {
   }
 
   void judge_first() {
-    StepValues& step = open_.begin()->second;
+    StepValues step = open_.take_first().second;
     const auto order = [](const Value& value) { return value.seq; };
     if (!std::ranges::is_sorted(step.values, {}, order))
       std::ranges::stable_sort(step.values, {}, order);
@@ -241,7 +255,8 @@ class Judge {
     }
     facts_.take(step);
     const Surroundings around = surroundings(draws(step));
-    for (const auto& check : checks_) check->see(step, around);
+    if (!result_.parallel_from)
+      for (const auto& check : checks_) check->see(step, around);
     teller_.see(step, around);
     ++result_.steps_seen;
     if (result_.steps_trained == 0)
@@ -250,14 +265,14 @@ class Judge {
       ++result_.steps_trained;
       result_.steps.push_back(across_ranks(step));
     }
-    least_ = step.number + 1;
-    spare_ = std::move(step);
-    spare_.values.clear();
-    spare_.ranges.clear();
-    spare_.samples.clear();
-    spare_.extents.clear();
-    spare_.facts.clear();
-    open_.erase(open_.begin());
+    threads_.erase(threads_.begin(),
+                   threads_.lower_bound({static_cast<uint32_t>(open_.next()), false}));
+    step.values.clear();
+    step.ranges.clear();
+    step.samples.clear();
+    step.extents.clear();
+    step.facts.clear();
+    open_.reuse(std::move(step));
   }
 
   [[nodiscard]] uint64_t text_hash(StringId id) const {
@@ -292,9 +307,9 @@ class Judge {
   const Wanted& wanted_;
   std::vector<std::unique_ptr<Check>> checks_;
   StoryTeller teller_;
-  std::map<uint32_t, StepValues> open_;
-  StepValues spare_;
-  uint32_t last_ = 0, least_ = 0;
+  diff::OpenSteps<StepValues> open_;
+  std::map<std::pair<uint32_t, bool>, uint32_t> threads_;  ///< (step, updates or losses) -> thread
+  uint32_t last_ = 0;
   RankResult result_;
   size_t meta_facts_ = 0;  ///< facts of the trace's head that were taken
   size_t told_ = 0;        ///< findings of the result that collect() has returned
@@ -311,8 +326,7 @@ struct TraceJudge::Impl {
 TraceJudge::TraceJudge(std::string path, std::unique_ptr<reader::TraceReader> trace,
                        const Wanted& wanted) {
   trace->select([](const format::RecordHeader&) {
-    return reader::kKindSet<format::TensorStats> | reader::kKindSet<format::Fact> |
-           reader::kKindSet<format::Finding>;
+    return reader::kKindSet<format::TensorStats, format::Fact, format::Finding, format::Loss>;
   });
   reader::TraceReader& opened = *trace;
   impl_.reset(new Impl{std::move(path), std::move(trace), Judge(opened, wanted)});

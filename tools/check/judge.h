@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "tools/check/model/finding.h"
 #include "tools/check/model/step_values.h"
 #include "tools/check/model/story.h"
+#include "tools/trace/model/losses.h"
 #include "tools/trace/model/replicas.h"
 
 namespace convtrace::check {
@@ -39,8 +41,10 @@ struct RankResult {
   uint64_t initial = 0;         ///< sum over the weights before the first step; 0: not recorded
   std::vector<RankStep> steps;  ///< the steps that train
   uint64_t late_values = 0;     ///< values that arrived after their steps were judged
+  std::optional<uint32_t> parallel_from;  ///< the step in which threads train at once; not judged
   uint64_t values = 0, steps_seen = 0, steps_trained = 0;
   bool complete = true;  ///< closed and undamaged
+  diff::Losses losses;
 };
 
 class TraceJudge {

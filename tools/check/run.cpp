@@ -116,9 +116,15 @@ void conclude(std::vector<RankResult> ranks, const Wanted& wanted, CheckResult& 
     if (rank.late_values != 0)
       result.notes.push_back(rank.path + ": " + tools::counted(rank.late_values, "value") +
                              " came three steps late, and are not judged");
+    if (rank.parallel_from)
+      result.notes.push_back(rank.path + ": threads train at once from step " +
+                             std::to_string(*rank.parallel_from) +
+                             " on; they share one count of steps, so no step is judged");
     result.steps = std::max(result.steps, rank.steps_seen);
     result.steps_trained = std::max(result.steps_trained, rank.steps_trained);
     if (!rank.complete) result.incomplete.push_back(diff::not_whole(rank.path));
+    for (const std::string& gap : rank.losses.gaps())
+      result.incomplete.push_back(tools::escape_text(rank.path) + ": " + gap);
   }
   std::set<uint32_t> numbers;
   for (const RankResult& rank : ranks)

@@ -8,16 +8,10 @@
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
 #include "tools/check/command.h"
+#include "tools/cli/base/commands.h"
+#include "tools/cli/base/examples.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/tree.h"
-#include "tools/cli/doctor/doctor.h"
-#include "tools/cli/read_commands.h"
-#include "tools/cli/rewrite/export.h"
-#include "tools/cli/rewrite/mindspore.h"
-#include "tools/cli/run/demo.h"
-#include "tools/cli/run/preload_commands.h"
-#include "tools/cli/run/repeat.h"
-#include "tools/cli/run/run.h"
 #include "tools/cli/run/settings_page.h"
 #include "tools/common/child.h"
 #include "tools/common/complaints.h"
@@ -35,122 +29,6 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 clean, 1 failure, 2 usage, 3 the trace is unclosed or damaged (what could be "
     "read was shown), 4 `findings` found an error. `run` ends with the command's own, `diff` with "
     "convtrace-diff's; `repeat`: 1 the runs are not equal, 3 not known.";
-
-/// `convtrace run`: an option for each row of the settings table, then `--` and the command.
-class RunArguments {
- public:
-  explicit RunArguments(CLI::App& app)
-      : command_(app.add_subcommand("run", "Run a program under convtrace: run [options] -- CMD")),
-        texts_(settings::setting_table().size()) {
-    const auto table = settings::setting_table();
-    for (size_t i = 0; i < table.size(); ++i) options_.push_back(add(table[i], texts_[i]));
-    command_
-        ->add_option(
-            "--like", result_.like,
-            "The settings of an earlier run, by its trace, and the steps that it took; settings "
-            "that are given win")
-        ->type_name("TRACE");
-    command_->add_flag("--dry-run", result_.dry_run, "Print the environment and the command only");
-    command_->allow_extras();
-    command_->footer("Each option sets the environment variable of the same name, CONVTRACE_...");
-  }
-
-  [[nodiscard]] bool chosen() const { return command_->parsed(); }
-
-  /// @param command what followed `--`.
-  [[nodiscard]] int run(std::vector<std::string> command) {
-    const auto unknown = command_->remaining();
-    if (!unknown.empty()) return complain_about(unknown.front());
-    if (command.empty()) {
-      complain(MessageId::kNoCommand, "run needs a command: convtrace run [options] -- CMD...");
-      return kUsage;
-    }
-    const auto table = settings::setting_table();
-    for (size_t i = 0; i < table.size(); ++i) {
-      if (options_[i]->count() == 0) continue;
-      const bool bare = is_switch(table[i]) && texts_[i].empty();
-      result_.values.emplace_back(&table[i], bare ? "1" : texts_[i]);
-    }
-    result_.command = std::move(command);
-    return run_command(result_);
-  }
-
- private:
-  /// `--overwrite` alone means `--overwrite=1`.
-  static bool is_switch(const settings::SettingSpec& spec) { return spec.values == "0|1"; }
-
-  CLI::Option* add(const settings::SettingSpec& spec, std::string& text) {
-    const std::string name = option_name(spec);
-    std::string help(spec.help);
-    if (!spec.default_text.empty()) help += " Default: " + std::string(spec.default_text) + '.';
-    const bool output = spec.name == "CONVTRACE_OUTPUT";
-    CLI::Option* option = command_->add_option(output ? "-o," + name : name, text, help);
-    if (is_switch(spec)) option->expected(0, 1);
-    return option->type_name(std::string(spec.values));
-  }
-
-  [[nodiscard]] int complain_about(const std::string& word) const {
-    if (!word.starts_with("-")) {
-      complain(MessageId::kNoCommand, settings::quoted(word) + ": the command follows after --");
-      return kUsage;
-    }
-    std::vector<std::string> names{"--dry-run", "--help", "--like"};
-    for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
-    const std::vector<std::string_view> views(names.begin(), names.end());
-    const std::string option = word.substr(0, word.find('='));
-    complain(MessageId::kUsage,
-             "unknown option " + settings::quoted(option) + "; " +
-                 settings::suggestion(option, views, "`convtrace run --help` lists them"));
-    return kUsage;
-  }
-
-  CLI::App* command_;
-  std::vector<std::string> texts_;
-  std::vector<CLI::Option*> options_;
-  RunOptions result_;
-};
-
-/// `convtrace doctor [--json] [-- CMD]`.
-class DoctorArguments {
- public:
-  explicit DoctorArguments(CLI::App& app)
-      : command_(
-            app.add_subcommand("doctor", "Say whether tracing will work here: doctor [-- CMD]")) {
-    command_->add_flag("--json", options_.json, "One JSON object");
-    command_->footer("Exit code: 0, or 1 if something will not work.");
-  }
-
-  [[nodiscard]] bool chosen() const { return command_->parsed(); }
-
-  [[nodiscard]] ExitCode run(std::vector<std::string> command) {
-    options_.command = std::move(command);
-    return run_doctor(options_);
-  }
-
- private:
-  CLI::App* command_;
-  DoctorOptions options_;
-};
-
-/// `convtrace config --from-mindspore FILE`.
-class ConfigArguments {
- public:
-  explicit ConfigArguments(CLI::App& app)
-      : command_(app.add_subcommand("config", "Settings made of other programs' configurations")) {
-    command_
-        ->add_option("--from-mindspore", dump_,
-                     "A MindSpore Dump configuration: prints the TOML file that asks for the same")
-        ->required()
-        ->type_name("FILE");
-  }
-
-  [[nodiscard]] bool chosen() const { return command_->parsed(); }
-  [[nodiscard]] ExitCode run() const { return print_mindspore_config(dump_); }
-
- private:
-  CLI::App* command_;
-  std::string dump_;
-};
 
 /// `convtrace diff ...`: replaces this process by convtrace-diff with the same arguments. @return
 /// only if that fails.
@@ -174,6 +52,26 @@ std::vector<std::string> expecting(const std::vector<std::string>& words) {
   }
   all.insert(all.end(), words.begin() + 2, words.end());
   return all;
+}
+
+struct ExpectOptions {
+  const CLI::App* command = nullptr;
+};
+
+/// Words that expecting() does not take are a wrong usage.
+void add_expect(Commands& commands) {
+  auto [command, options] = commands.add<ExpectOptions>(
+      "expect",
+      "Whether a change kept its contract: expect FILE BASE CAND, or expect --init BASE CAND",
+      [](const ExpectOptions& given) {
+        std::fputs(given.command->help().c_str(), stderr);
+        return ExitCode::kUsage;
+      });
+  options.command = &command;
+  command.footer(
+      "FILE says what must agree, must differ, must run (docs/expect.md); --init prints one that "
+      "two runs keep. Takes the options of convtrace-diff behind these words. Exit codes: 0 kept, "
+      "1 broken, 2 usage, 3 cannot tell.");
 }
 
 /// For the build: prints documents that are generated from the command line and the settings.
@@ -212,26 +110,27 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   app.require_subcommand(1);
   app.failure_message(usage_message);
   app.footer(kExitCodes);
-  RunArguments run(app);
-  const DemoCommand demo(app);
-  const PreloadCommands preload(app);
-  ReadCommands read(app);
-  const check::CheckCommand checking(app);
-  const weights::WeightsCommand comparing(app);
-  const origin::OriginCommand tracking(app);
-  RepeatCommand repeat(app);
+  Commands commands(app, std::move(command));
+  add_run(commands);
+  add_demo(commands);
+  add_preload_commands(commands);
+  add_info(commands);
+  add_show(commands);
+  add_findings(commands);
+  add_recover(commands);
+  add_strip(commands);
+  add_verify(commands);
+  check::add_check(commands);
+  weights::add_weights(commands);
+  origin::add_origin(commands);
+  add_repeat(commands);
   app.add_subcommand("diff", "Name the first divergence of two runs: convtrace-diff BASE CAND")
       ->footer("Takes the options of convtrace-diff; see there.");
-  CLI::App* const expect = app.add_subcommand(
-      "expect",
-      "Whether a change kept its contract: expect FILE BASE CAND, or expect --init BASE CAND");
-  expect->footer(
-      "FILE says what must agree, must differ, must run (docs/expect.md); --init prints one that "
-      "two runs keep. Takes the options of convtrace-diff behind these words. Exit codes: 0 kept, "
-      "1 broken, 2 usage, 3 cannot tell.");
-  const ExportCommand exporting(app);
-  DoctorArguments doctor(app);
-  ConfigArguments config(app);
+  add_expect(commands);
+  add_export(commands);
+  add_doctor(commands);
+  add_config(commands);
+  lay_out_commands(app);
   if (words.size() == 2 && words.back() == "--generate") return generate(app, words.front());
   if (const std::string problem = unknown_command(app, words); !problem.empty()) {
     complain(MessageId::kUnknownCommand, problem);
@@ -246,22 +145,7 @@ int run_program(std::vector<std::string> words, std::vector<std::string> command
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
-
-  if (expect->parsed()) {
-    std::fputs(expect->help().c_str(), stderr);
-    return kUsage;
-  }
-  if (demo.chosen()) return static_cast<int>(demo.run());
-  if (preload.chosen()) return static_cast<int>(preload.run());
-  if (run.chosen()) return run.run(std::move(command));
-  if (repeat.chosen()) return static_cast<int>(repeat.run(command));
-  if (doctor.chosen()) return static_cast<int>(doctor.run(std::move(command)));
-  if (config.chosen()) return static_cast<int>(config.run());
-  if (checking.chosen()) return static_cast<int>(checking.run());
-  if (comparing.chosen()) return static_cast<int>(comparing.run());
-  if (tracking.chosen()) return static_cast<int>(tracking.run());
-  if (exporting.chosen()) return static_cast<int>(exporting.run());
-  return static_cast<int>(read.run());
+  return commands.run();
 }
 
 }  // namespace

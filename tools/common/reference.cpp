@@ -1,6 +1,7 @@
 #include "tools/common/reference.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace convtrace::tools {
 namespace {
@@ -19,6 +20,20 @@ std::string troff(std::string_view text) {
     }
   }
   return safe;
+}
+
+/// Paragraphs; lines that begin with a space are not filled.
+std::string prose(const std::string& text) {
+  std::istringstream lines(text);
+  std::string page;
+  bool filled = true;
+  for (std::string line; std::getline(lines, line);) {
+    const bool fill = !line.starts_with(' ');
+    if (fill != filled) page += fill ? ".fi\n" : ".nf\n";
+    filled = fill;
+    page += line.empty() ? ".PP\n" : troff(line) + '\n';
+  }
+  return page + (filled ? "" : ".fi\n");
 }
 
 void add_entry(std::string& page, const std::string& term, const std::string& text) {
@@ -91,13 +106,18 @@ std::string manual_page(const CLI::App& app, const std::vector<ManualSection>& s
   for (const CLI::App* command : commands) {
     page += ".SS " + troff(command->get_name()) + '\n' + troff(command->get_description()) + '\n';
     add_options(page, *command);
-    if (!command->get_footer().empty()) page += ".PP\n" + troff(command->get_footer()) + '\n';
+    if (!command->get_footer().empty()) page += ".PP\n" + prose(command->get_footer());
   }
   for (const ManualSection& section : sections) {
     page += ".SH " + section.title + '\n';
     for (const auto& [term, text] : section.entries) add_entry(page, term, text);
   }
-  return page + ".SH EXIT STATUS\n" + troff(app.get_footer()) + '\n';
+  std::string end = app.get_footer();  // of convtrace-diff with examples before it
+  if (const size_t blank = end.find("\n\n"); blank != end.npos) {
+    page += ".SH EXAMPLES\n" + prose(end.substr(end.find('\n') + 1, blank - end.find('\n')));
+    end.erase(0, blank + 2);
+  }
+  return page + ".SH EXIT STATUS\n" + prose(end);
 }
 
 std::string bash_completion(const CLI::App& app) {

@@ -9,6 +9,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 TREE = HERE.parents[2]
@@ -30,9 +31,15 @@ def train(op, *options, **settings):
 
 
 def compile_op():
-    say("Compiling the custom op, correct and with the bug")
+    say("Compiling the custom op, correct and with the bug: most of a minute, once")
+    begun = time.monotonic()
     for process in [train(op, "--steps", "0") for op in ("correct", "reuse")]:
-        print(process.communicate()[0], end="")
+        while True:
+            try:
+                print(process.communicate(timeout=10)[0], end="")
+                break
+            except subprocess.TimeoutExpired:
+                print("compiling, %d s" % (time.monotonic() - begun), flush=True)
         if process.returncode:
             die("the script does not run here: %s is to have PyTorch" % sys.executable)
 

@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "tools/common/text.h"
-#include "tools/origin/digest/digest_feed.h"
 #include "tools/origin/join/engine.h"
 #include "tools/origin/judge/trial.h"
 #include "tools/origin/model/rank_text.h"
@@ -71,14 +70,18 @@ void note_members(const Groups& groups, const OriginResult& result,
 
 void note_queues(std::span<const RankQueue* const> queues, const std::vector<RankFacts>& ranks,
                  OriginResult& result) {
-  uint64_t late = 0, odd = 0, lost = 0;
+  uint64_t late = 0, odd = 0, lost = 0, errors = 0;
   for (size_t i = 0; i < queues.size(); ++i) {
     late += queues[i]->late_values;
     odd += queues[i]->odd_calls;
     lost += queues[i]->lost;
+    errors += queues[i]->errors;
     result.values += queues[i]->value_count;
     if (!queues[i]->complete) result.incomplete.push_back(diff::not_whole(ranks[i].path));
   }
+  if (errors != 0)
+    result.notes.push_back("the traces have " + tools::counted(errors, "error") +
+                           " of single ranks, which were not judged: convtrace findings TRACE");
   if (late != 0)
     result.notes.push_back(tools::counted(late, "value") +
                            " came when their collectives had been judged, or belong to none");
@@ -106,8 +109,15 @@ void note_engine(const Engine& engine, OriginResult& result) {
         "the traces have no collectives: what came from another rank is not known");
 }
 
-bool judge(Feed& feed, format::Definitions& names, OriginResult& result, std::string& error) {
-  if (!feed.open(result, error)) return false;
+}  // namespace
+
+bool find_origins(const std::vector<std::string>& paths, const Limits& limits, OriginResult& result,
+                  std::string& error) {
+  const unsigned machine = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned threads = std::min(limits.threads == 0 ? machine : limits.threads, kMostThreads);
+  format::Definitions names;
+  TraceFeed feed(names, threads, limits.most_events);
+  if (!feed.open(paths, result, error)) return false;
   const std::vector<RankFacts>& ranks = feed.ranks();
   const auto owned = queues_of(ranks, result);
   std::vector<RankQueue*> queues;
@@ -127,34 +137,16 @@ bool judge(Feed& feed, format::Definitions& names, OriginResult& result, std::st
     result.notes.emplace_back("the traces have hashes of two versions: equality was not judged");
   Trial trial(job, first_step_of(ranks, result.steps));
   Engine engine(queues, groups, trial);
-  for (bool last = false; !last;) {
-    if (!feed.next(queues, last, error)) return false;
-    engine.run(last);
-    trial.judge_parameters(queues, last);
+  for (bool more = true; more;) {
+    more = feed.next(queues);
+    engine.run(!more);
+    trial.judge_parameters(queues, !more);
   }
   note_members(groups, result, result.notes);
   note_queues(readable, ranks, result);
   note_engine(engine, result);
   trial.conclude(result);
   return true;
-}
-
-}  // namespace
-
-bool find_origins(const std::vector<std::string>& paths, const Limits& limits, OriginResult& result,
-                  std::string& error) {
-  const unsigned machine = std::max(1U, std::thread::hardware_concurrency());
-  const unsigned threads = std::min(limits.threads == 0 ? machine : limits.threads, kMostThreads);
-  format::Definitions names;
-  TraceFeed feed(paths, names, threads, limits.most_events);
-  return judge(feed, names, result, error);
-}
-
-bool judge_digests(std::istream& digests, const std::vector<std::string>& paths,
-                   OriginResult& result, std::string& error) {
-  format::Definitions names;
-  DigestFeed feed(digests, paths, names);
-  return judge(feed, names, result, error);
 }
 
 }  // namespace convtrace::origin

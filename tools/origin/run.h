@@ -6,7 +6,6 @@
 ///           16 bytes.
 
 #include <cstdint>
-#include <istream>
 #include <string>
 #include <vector>
 
@@ -25,10 +24,5 @@ struct Limits {
 /// @return false with `error` set.
 [[nodiscard]] bool find_origins(const std::vector<std::string>& paths, const Limits& limits,
                                 OriginResult& result, std::string& error);
-
-/// The same of digests of the traces, which digest/write_digest.h has made.
-/// @param digests  see digest/digest_feed.h. @param paths  what the traces were given as.
-[[nodiscard]] bool judge_digests(std::istream& digests, const std::vector<std::string>& paths,
-                                 OriginResult& result, std::string& error);
 
 }  // namespace convtrace::origin

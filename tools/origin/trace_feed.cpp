@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,11 +52,29 @@ std::vector<uint32_t> window_ends(const std::vector<RankReader>& ranks, uint64_t
   return ends;
 }
 
+/// If a rank has several traces, as after a restart of the job, keeps the one with most events.
+/// @param notes  gets a line for each that is left out.
+void choose_one_a_rank(std::vector<RankFacts>& traces, std::vector<std::string>& notes) {
+  std::ranges::stable_sort(traces, [](const RankFacts& a, const RankFacts& b) {
+    return a.rank != b.rank       ? a.rank < b.rank
+           : a.events != b.events ? a.events > b.events
+                                  : a.path < b.path;
+  });
+  std::set<uint32_t> known;
+  std::erase_if(traces, [&](const RankFacts& trace) {
+    if (known.insert(trace.rank).second) return false;
+    notes.push_back(trace.path + " is a further trace of rank " + std::to_string(trace.rank) +
+                    ": the one with most events is read");
+    return true;
+  });
+}
+
 }  // namespace
 
-bool TraceFeed::open(OriginResult& result, std::string& error) {
+bool TraceFeed::open(const std::vector<std::string>& paths, OriginResult& result,
+                     std::string& error) {
   std::vector<RankFacts> files;
-  for (const std::string& path : paths_) {
+  for (const std::string& path : paths) {
     diff::TraceSet set;
     if (!diff::open_trace_set(path, set, error)) return false;
     result.paths.push_back(path);
@@ -75,17 +94,16 @@ bool TraceFeed::open(OriginResult& result, std::string& error) {
     error = failure;
     return false;
   }
-  for (const RankReader& reader : readers_) ranks_.push_back(facts_of(reader));
+  for (const RankReader& reader : readers_) ranks_.push_back(reader.facts());
   ends_ = window_ends(readers_, most_events_);
   return true;
 }
 
-bool TraceFeed::next(std::span<RankQueue* const> queues, bool& last, std::string&) {
+bool TraceFeed::next(std::span<RankQueue* const> queues) {
   const uint32_t end = ends_[window_++];
   tools::on_threads(readers_.size(), threads_,
                     [&](size_t i) { read_to(readers_[i], end, *queues[i]); });
-  last = window_ == ends_.size();
-  return true;
+  return window_ < ends_.size();
 }
 
 }  // namespace convtrace::origin

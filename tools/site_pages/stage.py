@@ -11,14 +11,15 @@ import shutil
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "format/FORMAT.md", "tests/fakecuda/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "format/FORMAT.md", "tests/fakecuda/README.md")
 API = """# Traces in Python
 
-`import convtrace` reads traces. It comes with the wheel; without it, add the build's `share/convtrace/python` to
+`import convtrace` reads traces and runs the comparisons. It comes with the wheel; without it, add the build's `share/convtrace/python` to
 `PYTHONPATH`.
 
 """ + "\n\n".join("::: convtrace." + name for name in (
-    "trace.Trace", "trace.Problem", "records.NotATrace", "hashes.concat_hash", "notebook", "pytest_plugin")) + "\n"
+    "reports.diff", "reports.check", "reports.origin", "reports.Report", "reports.Failed", "trace.Trace", "trace.Problem",
+    "records.NotATrace", "hashes.concat_hash", "notebook", "pytest_plugin")) + "\n"
 
 
 def without_sources(text, folder, target):

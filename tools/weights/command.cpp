@@ -38,45 +38,22 @@ bool read_choice(const std::string& text, Choice& choice) {
   return failed == std::errc() && end == text.data() + text.size();
 }
 
-}  // namespace
+struct Options {
+  std::string a, b, map, json, step_a, step_b;
+};
 
-WeightsCommand::WeightsCommand(CLI::App& app)
-    : command_(app.add_subcommand(
-          "weights", "Whether two programs hold the same weights: a trainer and an engine, say")) {
-  command_->add_option("A", a_, "A trace, or a folder of traces, one a rank")->required();
-  command_->add_option("B", b_, "The same of the other program")->required();
-  const auto is_step = [](const std::string& text) {
-    Choice choice;
-    return read_choice(text, choice) ? "" : "takes the number of a step, or start";
-  };
-  command_
-      ->add_option("--step-a", step_a_,
-                   "A's weights after this step, or start: before its first update; default: the "
-                   "last")
-      ->type_name("N|start")
-      ->check(is_step);
-  command_->add_option("--step-b", step_b_, "The same of B")->type_name("N|start")->check(is_step);
-  command_
-      ->add_option("--map", map_,
-                   "Names in the other program (TOML: [modules], [parameters], [fused])")
-      ->type_name("FILE");
-  command_->add_option("--json", json_, "Write everything as JSON (- for stdout)")->type_name("F");
-  command_->footer(
-      "Exit codes: 0 the same (also rounded to another type); 4 not; 3 not known, or a trace is "
-      "unclosed or damaged; 2 usage.");
-}
-
-ExitCode WeightsCommand::run() const {
+ExitCode compare_weights(const Options& options) {
   Names names;
   Weights a, b;
   std::string error;
-  if (!read_names(map_, names, error) || !read_weights(a_, a, error) ||
-      !read_weights(b_, b, error)) {
+  if (!read_names(options.map, names, error) || !read_weights(options.a, a, error) ||
+      !read_weights(options.b, b, error)) {
     std::cerr << "convtrace: " << error << "\n";
     return ExitCode::kUsage;
   }
   Choice of_a, of_b;
-  if (!read_choice(step_a_, of_a) || !read_choice(step_b_, of_b)) return ExitCode::kUsage;
+  if (!read_choice(options.step_a, of_a) || !read_choice(options.step_b, of_b))
+    return ExitCode::kUsage;
   for (const std::string& why : {refusal(a, of_a), refusal(b, of_b)}) {
     if (why.empty()) continue;
     std::cerr << "convtrace: " << numbered(tools::MessageId::kUsage, tools::escape_text(why))
@@ -85,7 +62,7 @@ ExitCode WeightsCommand::run() const {
   }
   diff::remove_unfinished_files_on_signals();
   diff::Outputs outputs("convtrace", std::cout, std::cerr);
-  std::ostream* const json = outputs.open(json_);
+  std::ostream* const json = outputs.open(options.json);
   if (outputs.failed()) return ExitCode::kUsage;
   const Comparison result = compare(a, b, names, of_a, of_b);
   if (json != nullptr) *json << tools::dump_json(json_of(result), 2) << "\n";
@@ -98,6 +75,38 @@ ExitCode WeightsCommand::run() const {
   const bool known = result.count(Verdict::kNotKnown) == 0 && !result.parameters.empty();
   return known && a.incomplete.empty() && b.incomplete.empty() ? ExitCode::kClean
                                                                : ExitCode::kDamagedInput;
+}
+
+}  // namespace
+
+void add_weights(tools::Commands& commands) {
+  auto [command, options] = commands.add<Options>(
+      "weights", "Whether two programs hold the same weights: a trainer and an engine, say",
+      compare_weights);
+  command.add_option("A", options.a, "A trace, or a folder of traces, one a rank")->required();
+  command.add_option("B", options.b, "The same of the other program")->required();
+  const auto is_step = [](const std::string& text) {
+    Choice choice;
+    return read_choice(text, choice) ? "" : "takes the number of a step, or start";
+  };
+  command
+      .add_option("--step-a", options.step_a,
+                  "A's weights after this step, or start: before its first update; default: the "
+                  "last")
+      ->type_name("N|start")
+      ->check(is_step);
+  command.add_option("--step-b", options.step_b, "The same of B")
+      ->type_name("N|start")
+      ->check(is_step);
+  command
+      .add_option("--map", options.map,
+                  "Names in the other program (TOML: [modules], [parameters], [fused])")
+      ->type_name("FILE");
+  command.add_option("--json", options.json, "Write everything as JSON (- for stdout)")
+      ->type_name("F");
+  command.footer(
+      "Exit codes: 0 the same (also rounded to another type); 4 not; 3 not known, or a trace is "
+      "unclosed or damaged; 2 usage.");
 }
 
 }  // namespace convtrace::weights

@@ -9,8 +9,10 @@
 /// Silent: only the batch counter of a norm with a momentum; a recomputation with other tensors as
 /// buffers; buffers that one of the two passes leaves unchanged, so that each batch counts once; a
 /// recomputation that writes the value that is already there; calls in a backward pass with inputs
-/// that no call of the forward pass had.
-/// Hint: the vectors of a spectral norm, which converge with each call.
+/// that no call of the forward pass had; buffers that the program has put back before the next
+/// forward pass, which records them again.
+/// Hint: the vectors of a spectral norm, which converge with each call; a trace that ends with the
+/// first such step, which does not show whether the buffers are put back.
 /// Not told apart: a momentum that was chosen for two updates.
 
 #include <algorithm>
@@ -39,31 +41,43 @@ class RecomputedBuffer : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
     std::map<Parameter, const Value*> moved;  // in the forward pass of this step
-    std::vector<std::pair<const Value*, const Value*>> again;
+    Pairs again;
     for (const Value& value : step.values) {
       const bool initial = around.names.text(value.slot).starts_with(kInitial);
       if (value.role != Role::kBuffer && !initial) continue;
       const Parameter buffer{value.place.scope, value.name};
+      if (initial) drop_restored(pending_, buffer, value);
       const auto [last, is_new] = last_.try_emplace(buffer, value.stats.hash);
       const bool changed = is_new || last->second != value.stats.hash;
       last->second = value.stats.hash;
       if (!changed || initial) continue;
       if (value.place.phase == Phase::kForward) moved[buffer] = &value;
       if (value.place.phase != Phase::kRecompute) continue;
+      drop_restored(again, buffer, value);
       look("recomputed-buffer");
       const auto before = moved.find(buffer);
       if (before == moved.end() || !repeats(step, value.place)) continue;
       // Another tensor replaced the buffer, which kept its value after the forward pass.
       if (before->second->storage != value.storage || !told_.insert(buffer).second) continue;
-      again.emplace_back(before->second, &value);
+      again.emplace_back(*before->second, value);
     }
-    const bool counted = std::ranges::all_of(
-        again, [&](const auto& pair) { return is_idle_count(around, *pair.second); });
-    if (!counted) tell(step, around, again);
+    tell(around, Severity::kWarning);
+    pending_ = std::move(again);
+    pending_step_ = step.number;
   }
 
+  void end(const Surroundings& around) override { tell(around, Severity::kHint); }
+
  private:
-  using Pairs = std::vector<std::pair<const Value*, const Value*>>;
+  using Pairs = std::vector<std::pair<Value, Value>>;  ///< behind forward, behind the recomputation
+
+  static void drop_restored(Pairs& pairs, const Parameter& buffer, const Value& now) {
+    std::erase_if(pairs, [&](const auto& pair) {
+      const auto& [before, again] = pair;
+      return Parameter{again.place.scope, again.name} == buffer &&
+             before.stats.hash == now.stats.hash;
+    });
+  }
 
   /// @return whether a recomputed call has the inputs of a call of the forward pass, as far as they
   /// are recorded.
@@ -96,25 +110,29 @@ class RecomputedBuffer : public Check {
                std::string_view::npos;
   }
 
-  void tell(const StepValues& step, const Surroundings& around, const Pairs& again) {
-    const auto accumulates = [&](const auto& pair) { return !converges(around, *pair.second); };
+  /// Reports the buffers of the last step that were not put back since.
+  void tell(const Surroundings& around, Severity severity) {
+    const Pairs again = std::exchange(pending_, {});
+    const auto is_idle = [&](const auto& pair) { return is_idle_count(around, pair.second); };
+    if (std::ranges::all_of(again, is_idle)) return;
+    const auto accumulates = [&](const auto& pair) { return !converges(around, pair.second); };
     const bool warns = std::ranges::any_of(again, accumulates);
     const auto& [before, first] = warns ? *std::ranges::find_if(again, accumulates) : again.front();
     std::map<format::StringId, std::string> modules;
     for (const auto& [_, value] : again) {
-      std::string& names = modules[value->place.scope];
-      names += (names.empty() ? "" : ", ") + std::string(around.names.text(value->name));
+      std::string& names = modules[value.place.scope];
+      names += (names.empty() ? "" : ", ") + std::string(around.names.text(value.name));
     }
-    const format::StringId scope = first->place.scope;
-    Finding finding = about("recomputed-buffer", warns ? Severity::kWarning : Severity::kHint,
-                            around, step.number, *first);
+    const format::StringId scope = first.place.scope;
+    Finding finding = about("recomputed-buffer", warns ? severity : Severity::kHint, around,
+                            pending_step_, first);
     finding.text =
         "Buffers of " + module_name(around.names, scope) + " (" + modules[scope] + ")" +
         (modules.size() == 1 ? ""
                              : " and of " + tools::counted(modules.size() - 1, "further module")) +
         " move in the forward pass, and again when it is recomputed for backward.";
-    finding.evidence = {"behind the forward pass: " + told(*before),
-                        "behind the recomputation: " + told(*first)};
+    finding.evidence = {"behind the forward pass: " + told(before),
+                        "behind the recomputation: " + told(first)};
     for (const auto& [other, names] : modules)
       if (other != scope && finding.evidence.size() < 6)
         finding.evidence.push_back(module_name(around.names, other) + ": " + names);
@@ -142,6 +160,8 @@ class RecomputedBuffer : public Check {
 
   std::map<Parameter, uint64_t> last_;  ///< hashes
   std::set<Parameter> told_;
+  Pairs pending_;  ///< told unless the program puts the buffers back before the next step
+  uint32_t pending_step_ = 0;
 };
 
 }  // namespace

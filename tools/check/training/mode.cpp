@@ -11,7 +11,8 @@
 /// that makes fakes); a model that is never trained itself (an average of weights whose batch norm
 /// is updated).
 /// A hint if no module that left training mode depends on the mode, or only norms left it (they are
-/// frozen), and for a dropout in training mode inside modules that are in evaluation mode.
+/// frozen), and for a dropout in training mode inside modules that are in evaluation mode, or in an
+/// evaluation that takes one batch several times: the program samples.
 
 #include <algorithm>
 #include <array>
@@ -47,6 +48,8 @@ class Mode : public Check {
     if (step.trains) look("mode");
     for (const Value* input : step.data) roots_.insert(input->place.scope);
     std::map<format::StringId, unsigned> evaluated;
+    std::set<std::pair<format::StringId, std::vector<uint64_t>>> batches;
+    bool samples = false;  // one batch is evaluated several times
     for (const auto& [key, call] : step.calls) {
       if (key.phase == Phase::kForward && step.trains && !key.op) {
         const auto away = in_eval_.find(key.scope);
@@ -54,13 +57,18 @@ class Mode : public Check {
         if (away != in_eval_.end() && away->second.left && away->second.steps.size() < kLeastSteps)
           away->second.steps.insert(step.number);
       }
-      if (key.phase == Phase::kEvaluation && !key.op) ++evaluated[key.scope];
+      if (key.phase != Phase::kEvaluation || key.op) continue;
+      ++evaluated[key.scope];
+      std::vector<uint64_t> batch;
+      for (const Value* input : call.inputs) batch.push_back(input->stats.hash);
+      if (roots_.contains(key.scope) && !batch.empty())
+        samples |= !batches.emplace(key.scope, std::move(batch)).second;
     }
     tell_left(around);
     for (const auto& [scope, calls] : evaluated) {
       if (calls < 2 || !evaluated_training_.contains(scope)) continue;
       if (!trained_.contains(scope) || !around.facts.depends_on_mode(scope)) continue;
-      const bool alone = around.facts.drops(scope) && !with_all_above(around, scope);
+      const bool alone = around.facts.drops(scope) && (samples || !with_all_above(around, scope));
       if (!told_[alone])
         tell_evaluation(alone ? Severity::kHint : Severity::kWarning, step, around, scope, calls);
       told_[alone] = true;

@@ -15,7 +15,8 @@
 /// whose output no recorded module takes (an auxiliary head); a gradient of rounding alone; an
 /// optimizer with a group whose learning rate is 0.
 /// Silent: a gradient that was not recorded of a parameter that moves (sparse ones); fewer than two
-/// training steps with values; frozen parameters; modules that training never called; steps in
+/// training steps with values; frozen parameters; parameters that the program itself changes twice or
+/// more (another process updates and sends them); modules that training never called; steps in
 /// which every learning rate is 0; gradients that are not finite (a GradScaler passes over such a
 /// step); foreign tensors with gradients (32-bit weights of a 16-bit model).
 /// Not told apart: a parameter that is frozen after its module's first call.
@@ -55,6 +56,10 @@ class GradientFlow : public Check {
     for (const Entry& entry : ledger_.parameters)
       if (entry.second.updates > 0 && entry.second.last.storage != 0)
         updated.insert(entry.second.last.storage);
+    // A program that writes all parameters, as for weight decay, is no optimizer of some.
+    const bool writes_all = std::ranges::any_of(ledger_.parameters, [](const Entry& entry) {
+      return entry.second.updates > 0 && entry.second.writes >= kLeastSteps;
+    });
     std::vector<const Entry*> without, unmoved, left_out;
     for (const Entry& entry : ledger_.parameters) {
       const Known& known = entry.second;
@@ -65,7 +70,8 @@ class GradientFlow : public Check {
       if (known.steps_called >= kLeastSteps && ledger_.any_gradient) look("no-gradient");
       if (known.motions > 0 || known.pushes >= kLeastSteps) look("no-motion");
       if (known.updates == 0) {
-        if (ledger_.any_updates && known.initial && known.steps_passed >= kLeastSteps)
+        if (ledger_.any_updates && known.initial && known.steps_passed >= kLeastSteps &&
+            (writes_all || known.writes < kLeastSteps))
           left_out.push_back(&entry);
       } else if (known.steps_called >= kLeastSteps && known.gradients == 0 &&
                  ledger_.any_gradient && (known.zeros > 0 || known.motions == 0)) {
@@ -141,6 +147,16 @@ class GradientFlow : public Check {
     });
   }
 
+  /// @return the steps that were judged, in words: those that called one of the modules.
+  [[nodiscard]] std::string steps_text(const std::vector<const Entry*>& entries) const {
+    uint64_t called = 0;
+    for (const Entry* entry : entries)
+      called = std::max<uint64_t>(called, entry->second.steps_called);
+    const bool is_part = called > 0 && called < ledger_.steps;
+    return tools::counted(is_part ? called : ledger_.steps, "recorded training step") +
+           (is_part ? " with a call of the module" : "");
+  }
+
   void tell_without(const Surroundings& around, const std::vector<const Entry*>& without) {
     std::map<Lack, std::vector<const Entry*>> by_reason;
     for (const Entry* entry : without) by_reason[lack(around, *entry)].push_back(entry);
@@ -153,7 +169,7 @@ class GradientFlow : public Check {
           tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) + ")" +
           (entries.size() == 1 ? " has " : " have ") +
           (known.zeros > 0 ? "gradients of zeros in all of " : "no gradient in any of ") +
-          tools::counted(ledger_.steps, "recorded training step") + ".";
+          steps_text(entries) + ".";
       finding.evidence = {
           "an optimizer has each, and none was frozen when its module was first called",
           module_name(around.names, entries.front()->first.scope) + " was called in " +

@@ -67,6 +67,7 @@ void ParameterLedger::see(const StepValues& step, const Surroundings& around) {
   for (const auto& [parameter, now] : step.parameters)
     follow(parameters[parameter], now, step.number, rate, around.facts);
   note_shares(step);
+  note_writes(step);
 }
 
 /// @return false for the gradient of an output that the program asked for (torch.autograd.grad) between
@@ -94,6 +95,19 @@ void ParameterLedger::note_shares(const StepValues& step) {
   for (const auto& [parameter, now] : step.parameters) {
     double& share = parameters[parameter].share;
     share = std::max(share, size(now) / largest);
+  }
+}
+
+/// Updates by hand, and those that another process makes and sends.
+void ParameterLedger::note_writes(const StepValues& step) {
+  for (const Value& value : step.values) {
+    if (value.role != Role::kWritten) continue;
+    const auto found = parameters.find({value.place.scope, value.name});
+    if (found == parameters.end()) continue;
+    Known& known = found->second;
+    if (value.stats.hash == known.last.stats.hash || value.stats.hash == known.written) continue;
+    ++known.writes;
+    known.written = value.stats.hash;
   }
 }
 

@@ -38,6 +38,8 @@ class ParameterLedger {
     uint32_t gradients = 0;      ///< gradients that were not zero
     uint32_t zeros = 0;          ///< gradients that were zero
     uint32_t pushes = 0;         ///< updates that should have changed it
+    uint32_t writes = 0;         ///< records of other bits that the program wrote itself
+    uint64_t written = 0;        ///< the hash of the last of these
     double rate = 0;
     double largest = 0;       ///< largest magnitude in its gradients
     double share = 0;         ///< largest ratio of its gradient to the step's largest
@@ -70,6 +72,7 @@ class ParameterLedger {
   void follow(Known& known, const ParameterStep& now, uint32_t step, double rate,
               const Facts& facts);
   void note_shares(const StepValues& step);
+  void note_writes(const StepValues& step);
 
   std::set<format::StringId> roots_;
   std::map<format::StringId, std::string> classes_;  ///< classes by module

@@ -1,27 +1,67 @@
 #pragma once
 /// @file commands.h
-/// The commands of `convtrace`, after their options were read.
+/// The commands of `convtrace`, and the options that several of them have.
 ///
-/// Errors:   a line on stderr and the exit code of exit_code.h. Data goes to standard output.
+/// Errors:   a line on stderr and an exit code of exit_code.h. Data goes to standard output.
 
 #include <string>
 #include <vector>
 
 #include "format/settings/settings.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/commands.h"
 
 namespace convtrace::tools {
 
-[[nodiscard]] ExitCode show_info(const std::string& path, bool json, bool all);
+/// Runs another program under the preload library.
+void add_run(Commands& commands);
+/// Runs a program several times under the preload library and reports whether the runs are equal to
+/// the bit. Each writes into a folder of its own; convtrace-diff compares the first with the others.
+void add_repeat(Commands& commands);
+/// Trains a small GPT with a correct and with a broken custom op, and compares.
+void add_demo(Commands& commands);
+/// `path` and `env`: the preload library's path, and the text by which a shell, a scheduler or a
+/// container puts it into the environment of a program.
+void add_preload_commands(Commands& commands);
+/// Reports whether tracing works on this machine, and what to do if not.
+void add_doctor(Commands& commands);
 
-struct ShowOptions {
+void add_info(Commands& commands);
+void add_show(Commands& commands);
+/// Prints findings by the faults they are about, and how many there are.
+void add_findings(Commands& commands);
+/// Checks every byte of a trace.
+void add_verify(Commands& commands);
+
+/// Copies the intact parts of a trace into a new trace.
+void add_recover(Commands& commands);
+/// Copies a trace without the contents that should not be given to others.
+void add_strip(Commands& commands);
+/// Converts traces to formats of other programs.
+void add_export(Commands& commands);
+/// Converts a MindSpore Dump configuration to settings and rules.
+void add_config(Commands& commands);
+
+/// The options of every command about one trace.
+struct TraceOptions {
   std::string path;
   bool json = false;
+};
+void add_trace_options(CLI::App& command, TraceOptions& options, const char* json_help);
+
+/// The options of a command that makes a new trace of one.
+struct CopyOptions : TraceOptions {
+  std::string output;
+  bool overwrite = false;
+};
+void add_copy_options(CLI::App& command, CopyOptions& options);
+
+struct ShowOptions : TraceOptions {
   std::vector<std::string> records;  ///< kinds to show, as in `record`; empty: all
-  settings::StepSet steps;
+  std::string steps_text = "all";
+  settings::StepSet steps;  ///< of `steps_text`
+  bool density = false, memory = false, norms = false, nan = false;
   bool follow = false;  ///< go on while the trace is being written
 };
-[[nodiscard]] ExitCode show_records(const ShowOptions& options);
 /// Prints how much of the input of each embedding and loss is padding.
 [[nodiscard]] ExitCode show_density(const ShowOptions& options);
 /// Prints the memory of the framework's allocator at the ends of forward and backward of each step.
@@ -30,37 +70,5 @@ struct ShowOptions {
 [[nodiscard]] ExitCode show_norms(const ShowOptions& options);
 /// Finds the origin of the first value that is not finite.
 [[nodiscard]] ExitCode show_nan(const ShowOptions& options);
-
-struct FindingsOptions {
-  std::string path;
-  bool json = false;
-  bool brief = false;   ///< the first finding alone, as a short answer in JSON
-  bool replay = false;  ///< judge the recorded events anew
-  bool strict = false;  ///< a warning ends with kFindings, too
-};
-/// Prints findings by the faults they are about, and how many there are.
-[[nodiscard]] ExitCode show_findings(const FindingsOptions& options);
-
-struct RecoverOptions {
-  std::string path;
-  std::string output;
-  bool overwrite = false;
-  bool json = false;
-};
-/// Copies the intact parts of a trace into a new trace.
-[[nodiscard]] ExitCode recover_trace(const RecoverOptions& options);
-
-struct StripOptions {
-  std::string path;
-  std::string output;
-  bool overwrite = false;
-  bool hashes_only = false;
-  bool json = false;
-};
-/// Copies a trace without the contents that should not be given to others.
-[[nodiscard]] ExitCode strip_trace(const StripOptions& options);
-
-/// Checks every byte of a trace.
-[[nodiscard]] ExitCode verify_trace(const std::string& path, bool json);
 
 }  // namespace convtrace::tools

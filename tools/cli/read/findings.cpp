@@ -23,6 +23,12 @@ namespace {
 
 constexpr size_t kLinesShown = 20;
 
+struct FindingsOptions : TraceOptions {
+  bool brief = false;   ///< the first finding alone, as a short answer in JSON
+  bool replay = false;  ///< judge the recorded events anew
+  bool strict = false;  ///< a warning ends with kFindings, too
+};
+
 /// Keeps findings until all are known, then writes them: as text a paragraph for each story, as
 /// JSON a line for each finding.
 class Listing {
@@ -214,8 +220,6 @@ std::string unwatched_text(const format::Diagnostic& said) {
   return from + std::string(said.message) + "; what uses it after its free is not found";
 }
 
-}  // namespace
-
 ExitCode show_findings(const FindingsOptions& options) {
   const std::string& path = options.path;
   const auto trace = open_trace(path);
@@ -235,6 +239,18 @@ ExitCode show_findings(const FindingsOptions& options) {
   again.list_all();
   if (!unwatched.empty()) complain(MessageId::kUnwatched, path, unwatched);
   return listing.finish(report_state(*trace, path), path);
+}
+
+}  // namespace
+
+void add_findings(Commands& commands) {
+  auto [command, options] = commands.add<FindingsOptions>(
+      "findings", "What convtrace found wrong, with the stacks", show_findings);
+  add_trace_options(command, options, "One JSON object a line");
+  command.add_flag("--replay", options.replay,
+                   "Judge the recorded allocations, launches and synchronisations anew");
+  command.add_flag("--brief", options.brief, "The first finding alone, as JSON of at most 2 kB");
+  command.add_flag("--strict", options.strict, "End with 4 for a warning, too");
 }
 
 }  // namespace convtrace::tools

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "format/settings/settings.h"
+#include "reader/step_sums.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
@@ -61,16 +62,23 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
   for (size_t i = 0; i < Summary::kEventKinds; ++i)
     records[format::event_name(i)] = summary.records[i];
   Json& lost = json["lost"] = Json::object();
-  for (size_t i = 0; i < summary.lost.size(); ++i) {
-    if (summary.lost[i] == 0) continue;
-    lost[to_string(static_cast<format::LossReason>(i))] = summary.lost[i];
-  }
+  diff::visit_losses(summary.lost, [&](format::LossReason reason, uint64_t count) {
+    lost[to_string(reason)] = count;
+  });
   Json& findings = json["findings"] = Json::object();
   for (size_t i = 0; i < summary.findings.size(); ++i) {
     if (summary.findings[i] == 0) continue;
     findings[to_string(static_cast<format::Level>(i))] = summary.findings[i];
   }
   json["findings_suppressed"] = summary.suppressed;
+  json["step_sums"] = Json::array();
+  for (const auto& step : reader::load_step_sums(trace.container())) {
+    json["step_sums"].push_back({{"step", step.step == format::kNoStep ? Json() : Json(step.step)},
+                                 {"launches", step.launches},
+                                 {"values", step.values},
+                                 {"keys", hex_text(step.key_sum)},
+                                 {"sum", hex_text(step.value_sum)}});
+  }
   add_costs(json, trace, summary);
   json["problems"] = problems_json(trace.problems());
   json["meta"] = meta_json(trace.meta());
@@ -202,11 +210,9 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   }
   if (summary.suppressed != 0)
     rows.add("findings", count_text(summary.suppressed) + " suppressed by a rule");
-  for (size_t i = 0; i < summary.lost.size(); ++i) {
-    if (summary.lost[i] == 0) continue;
-    rows.add("lost", count_text(summary.lost[i]) + ": " +
-                         std::string(to_string(static_cast<format::LossReason>(i))));
-  }
+  diff::visit_losses(summary.lost, [&](format::LossReason reason, uint64_t count) {
+    rows.add("lost", count_text(count) + ": " + std::string(to_string(reason)));
+  });
   add_sizes(rows, trace, summary, all);
   add_cost(rows, summary);
   add_facts(rows, meta, all);
@@ -214,19 +220,30 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   if (!all) output.line("(--all: every fact)");
 }
 
-}  // namespace
+struct InfoOptions : TraceOptions {
+  bool all = false;
+};
 
-ExitCode show_info(const std::string& path, bool json, bool all) {
-  const auto trace = open_trace(path);
+ExitCode show_info(const InfoOptions& options) {
+  const auto trace = open_trace(options.path);
   if (trace == nullptr) return ExitCode::kFailure;
   const Summary summary = summarize(*trace);
   Output output;
-  if (json) {
+  if (options.json) {
     output.line(dump_json(info_json(*trace, summary)));
   } else {
-    print_info(output, *trace, summary, path, all);
+    print_info(output, *trace, summary, options.path, options.all);
   }
-  return output.finish(report_state(*trace, path));
+  return output.finish(report_state(*trace, options.path));
+}
+
+}  // namespace
+
+void add_info(Commands& commands) {
+  auto [command, options] = commands.add<InfoOptions>(
+      "info", "What a trace holds, in which state it is, and what it cost", show_info);
+  add_trace_options(command, options, "One JSON object");
+  command.add_flag("--all", options.all, "Every fact, also settings that have their defaults");
 }
 
 }  // namespace convtrace::tools

@@ -15,13 +15,12 @@ bool has_consequence(diff::NanStory::Kind kind) {
 }  // namespace
 
 bool NanSteps::add(const format::TensorStats& event) {
-  Step& step = open_[event.header.step];
-  if (step.seen.size() < kMostOfStep) {
-    step.passed.push_back(diff::passed_of(event, names_));
-    step.seen.push_back(seen_of(event, names_));
+  Step* const step = open_.at(event.header.step);
+  if (step != nullptr && step->seen.size() < kMostOfStep) {
+    step->passed.push_back(diff::passed_of(event, names_));
+    step->seen.push_back(seen_of(event, names_));
   }
-  while (!found_ && std::prev(open_.end())->first - open_.begin()->first > diff::kLateSteps)
-    judge_first();
+  while (!found_ && open_.is_first_whole()) judge_first();
   return found_.has_value();
 }
 
@@ -33,8 +32,7 @@ std::optional<NanFound> NanSteps::find() {
 }
 
 void NanSteps::judge_first() {
-  const Step step = std::move(open_.begin()->second);
-  open_.erase(open_.begin());
+  const Step step = open_.take_first().second;
   for (const diff::NanStory& story : stories_.see(step.passed)) {
     NanFound found{.seq = step.seen[story.value].seq,
                    .kind = story.kind,

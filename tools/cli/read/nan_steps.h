@@ -3,15 +3,15 @@
 /// Reads a trace step by step for `show --nan`, up to the first NaN or infinity that has a
 /// consequence; those without one it notes (tools/trace/flow/nan_stories.h).
 ///
-/// Memory:   the values of three steps: those of several threads and of devices come late.
+/// Memory:   the values of three steps (open_steps.h).
 /// Threads:  one.
 
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "tools/cli/read/nan_search.h"
 #include "tools/trace/flow/nan_stories.h"
+#include "tools/trace/read/open_steps.h"
 
 namespace convtrace::tools {
 
@@ -44,7 +44,7 @@ class NanSteps {
 
   const format::Definitions& names_;
   diff::NanStories stories_;
-  std::map<uint32_t, Step> open_;
+  diff::OpenSteps<Step> open_;
   std::optional<NanFound> found_;     ///< the first one with a consequence
   std::optional<NanFound> harmless_;  ///< the first one without a consequence
   std::optional<Seen> harmless_value_;

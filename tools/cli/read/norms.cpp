@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,9 @@
 #include "tools/common/escape.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
+#include "tools/report/text_layout.h"
 #include "tools/trace/model/slot.h"
+#include "tools/trace/read/open_steps.h"
 
 namespace convtrace::tools {
 namespace {
@@ -114,7 +117,7 @@ std::string json_line(uint32_t number, const StepNorms& step) {
   return dump_json(json);
 }
 
-std::string text_line(uint32_t number, const StepNorms& step) {
+std::vector<std::string> table_row(uint32_t number, const StepNorms& step) {
   constexpr int kDigits = 6;
   std::string losses;
   for (const double loss : step.losses)
@@ -126,11 +129,13 @@ std::string text_line(uint32_t number, const StepNorms& step) {
   const auto optional = [](const std::optional<double>& value) {
     return value ? number_text(*value, kDigits) : "-";
   };
-  return std::to_string(number) + " | " + (losses.empty() ? "-" : losses) + " | " +
-         optional(step.unclipped_norm()) + " | " + optional(step.clip_factor()) + " | " +
-         (none ? "-" : number_text(step.gradient_norm(), kDigits)) + " | " +
-         (none ? "-" : number_text(largest->second, kDigits) + " " + largest->first) + " | " +
-         optional(step.loss_scale);
+  return {std::to_string(number),
+          losses.empty() ? "-" : losses,
+          optional(step.unclipped_norm()),
+          optional(step.clip_factor()),
+          none ? "-" : number_text(step.gradient_norm(), kDigits),
+          optional(step.loss_scale),
+          none ? "-" : number_text(largest->second, kDigits) + " " + largest->first};
 }
 
 }  // namespace
@@ -139,17 +144,18 @@ ExitCode show_norms(const ShowOptions& options) {
   const auto trace = open_trace(options.path);
   if (trace == nullptr) return ExitCode::kFailure;
   Output output;
-  if (!options.json)
-    output.line(
-        "STEP | LOSS | NORM BEFORE CLIPPING | FACTOR | GRADIENT NORM | LARGEST OF ONE WEIGHT | "
-        "LOSS SCALE");
-  // Results of a GPU may arrive after the first values of the next step.
-  std::map<uint32_t, StepNorms> open;
+  std::vector<std::vector<std::string>> table{{"step", "loss", "norm before clipping", "factor",
+                                               "gradient norm", "loss scale",
+                                               "largest of one weight"}};
+  diff::OpenSteps<StepNorms> open;
   uint64_t rows = 0;
   const auto finish_first = [&] {
-    const auto& [number, step] = *open.begin();
-    output.line(options.json ? json_line(number, step) : text_line(number, step));
-    open.erase(open.begin());
+    const auto& [number, step] = open.take_first();
+    if (options.json) {
+      output.line(json_line(number, step));
+    } else {
+      table.push_back(table_row(number, step));
+    }
     ++rows;
   };
   const format::Event* event = nullptr;
@@ -158,10 +164,12 @@ ExitCode show_norms(const ShowOptions& options) {
     if (tensor == nullptr || tensor->capture == format::Capture::kHash) continue;
     const uint32_t number = tensor->header.step;
     if (!options.steps.contains(number) || !is_told(trace->definitions(), *tensor)) continue;
-    add(trace->definitions(), *tensor, open[number]);
-    while (open.begin()->first + 1 < number) finish_first();
+    if (StepNorms* const step = open.at(number)) add(trace->definitions(), *tensor, *step);
+    while (open.is_first_whole()) finish_first();
   }
   while (!open.empty()) finish_first();
+  if (!options.json)
+    for (const std::string& line : diff::table_lines(table)) output.line(line);
   if (rows == 0)
     complain(MessageId::kNothingRecorded, options.path,
              "no loss and no gradient with statistics was recorded");

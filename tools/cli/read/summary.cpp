@@ -44,7 +44,7 @@ void add(Summary& summary, const format::Event& event) {
   widen(summary.times_ns, header.t_ns);
   if (header.step != format::kNoStep) widen(summary.steps, header.step);
   if (const auto* loss = std::get_if<format::Loss>(&event)) {
-    summary.lost[static_cast<size_t>(loss->reason)] += loss->count;
+    summary.lost.take(*loss);
   } else if (const auto* cost = std::get_if<format::Cost>(&event)) {
     summary.cost_host_ns += cost->host_ns;
     summary.cost_device_ns += cost->device_ns;
@@ -94,8 +94,9 @@ Summary summarize(reader::TraceReader& trace) {
     }
   }
   summary.modules = modules.size();
-  summary.lost[static_cast<size_t>(format::LossReason::kDamage)] +=
-      trace.counts().lost_records + trace.events_without_definition();
+  summary.lost.take({.header = {},
+                     .reason = format::LossReason::kDamage,
+                     .count = trace.counts().lost_records + trace.events_without_definition()});
   add_sizes(summary, trace.container());
   return summary;
 }

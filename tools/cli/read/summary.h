@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reader/trace_reader.h"
+#include "tools/trace/model/losses.h"
 
 namespace convtrace::tools {
 
@@ -17,7 +18,7 @@ struct Summary {
   static constexpr size_t kEventKinds = std::variant_size_v<format::Event>;
 
   std::array<uint64_t, kEventKinds> records{};
-  std::array<uint64_t, format::kEnumCount<format::LossReason>> lost{};
+  diff::Losses lost;
   std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
   uint64_t suppressed = 0;             ///< number of findings that a rule suppresses
   std::optional<std::pair<uint32_t, uint32_t>> steps;

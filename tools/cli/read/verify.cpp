@@ -47,23 +47,29 @@ void print_check(Output& output, const reader::TraceCheckResult& check) {
   }
 }
 
-}  // namespace
-
-ExitCode verify_trace(const std::string& path, bool json) {
-  const auto source = reader::FileSource::open(path);
+ExitCode verify_trace(const TraceOptions& options) {
+  const auto source = reader::FileSource::open(options.path);
   const auto check = source.ok() ? reader::check_trace(*source.value()) : source.status();
   if (!check.ok()) {
-    complain(MessageId::kUnreadable, path, status_text(check.status()));
+    complain(MessageId::kUnreadable, options.path, status_text(check.status()));
     return ExitCode::kFailure;
   }
   Output output;
-  if (json) {
+  if (options.json) {
     output.line(dump_json(check_json(check.value())));
   } else {
     print_check(output, check.value());
   }
   const bool clean = check.value().problems.empty() && check.value().closed;
   return output.finish(clean ? ExitCode::kClean : ExitCode::kDamagedInput);
+}
+
+}  // namespace
+
+void add_verify(Commands& commands) {
+  auto [command, options] = commands.add<TraceOptions>(
+      "verify", "Check every checksum and every rule of the format", verify_trace);
+  add_trace_options(command, options, "One JSON object");
 }
 
 }  // namespace convtrace::tools

@@ -1,5 +1,5 @@
-#include "tools/cli/rewrite/mindspore.h"
-
+// A key of the dump without an equivalent is named in a comment of the output, never dropped silently.
+// Source: MindSpore's documentation of MINDSPORE_DUMP_CONFIG.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -12,9 +12,11 @@
 
 #include "format/settings/pattern.h"
 #include "format/settings/step_set.h"
+#include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
+#include "tools/common/json.h"
 
 namespace convtrace::tools {
 namespace {
@@ -286,11 +288,12 @@ std::string Converter::convert() {
   return head_ + rules_;
 }
 
-}  // namespace
+struct ConfigOptions {
+  std::string dump;
+};
 
-std::string toml_from_mindspore(const Json& dump) { return Converter(dump).convert(); }
-
-ExitCode print_mindspore_config(const std::string& path) {
+ExitCode print_config(const ConfigOptions& options) {
+  const std::string& path = options.dump;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -304,8 +307,20 @@ ExitCode print_mindspore_config(const std::string& path) {
     return ExitCode::kUsage;
   }
   Output output;
-  output.line(toml_from_mindspore(dump));
+  output.line(Converter(dump).convert());
   return output.finish(ExitCode::kClean);
+}
+
+}  // namespace
+
+void add_config(Commands& commands) {
+  auto [command, options] = commands.add<ConfigOptions>(
+      "config", "Settings made of other programs' configurations", print_config);
+  command
+      .add_option("--from-mindspore", options.dump,
+                  "A MindSpore Dump configuration: prints the TOML file that asks for the same")
+      ->required()
+      ->type_name("FILE");
 }
 
 }  // namespace convtrace::tools

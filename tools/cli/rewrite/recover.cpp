@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json report_json(const RecoverOptions& options, const reader::TraceContainer& trace,
+Json report_json(const CopyOptions& options, const reader::TraceContainer& trace,
                  const Recovered& recovered) {
   const reader::RecordCounts counts = trace.counts();
   Json json;
@@ -35,8 +35,8 @@ Json report_json(const RecoverOptions& options, const reader::TraceContainer& tr
   return json;
 }
 
-void print_report(Output& output, const RecoverOptions& options,
-                  const reader::TraceContainer& trace, const Recovered& recovered) {
+void print_report(Output& output, const CopyOptions& options, const reader::TraceContainer& trace,
+                  const Recovered& recovered) {
   const reader::RecordCounts counts = trace.counts();
   output.line(escape_text(options.output) + ": " + counted(recovered.events, "event") + " in " +
               counted(recovered.chunks, "chunk") + ", " + counted(recovered.bytes, "byte"));
@@ -50,9 +50,7 @@ void print_report(Output& output, const RecoverOptions& options,
   lost(counts.cut_bytes, "byte", " at the end, cut short");
 }
 
-}  // namespace
-
-ExitCode recover_trace(const RecoverOptions& options) {
+ExitCode recover_trace(const CopyOptions& options) {
   std::error_code ignored;
   if (fs::equivalent(options.path, options.output, ignored)) {
     complain(MessageId::kIsInput, options.output,
@@ -85,6 +83,14 @@ ExitCode recover_trace(const RecoverOptions& options) {
   }
   return output.finish(
       report_state(trace, recovered.value().events_without_definition, options.path));
+}
+
+}  // namespace
+
+void add_recover(Commands& commands) {
+  auto [command, options] = commands.add<CopyOptions>(
+      "recover", "Write what is intact of a trace into a new, closed one", recover_trace);
+  add_copy_options(command, options);
 }
 
 }  // namespace convtrace::tools

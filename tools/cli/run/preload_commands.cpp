@@ -1,9 +1,8 @@
-#include "tools/cli/run/preload_commands.h"
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/run/run.h"
 
@@ -77,30 +76,45 @@ std::string for_ray(const std::string& library) {
          shell_word(environment.dump()) + " -- python train.py";
 }
 
-}  // namespace
+struct PathOptions {};
 
-PreloadCommands::PreloadCommands(CLI::App& app)
-    : path_(app.add_subcommand("path", "Print the path of the preload library")),
-      env_(app.add_subcommand("env", "Print how a shell or a cluster preloads the library")) {
-  env_->require_option(0, 1);
-  env_->add_flag("--shell", shell_, "A line for a shell, the default: eval \"$(convtrace env)\"");
-  env_->add_flag("--slurm", slurm_, "An srun command");
-  env_->add_flag("--docker", docker_, "A docker command");
-  env_->add_flag("--k8s", k8s_, "A part of a pod's specification, YAML");
-  env_->add_flag("--ray", ray_, "A command that submits a Ray job");
-}
+struct EnvOptions {
+  bool shell = false, slurm = false, docker = false, k8s = false, ray = false;
+};
 
-ExitCode PreloadCommands::run() const {
-  const std::string library = preload_library();
+ExitCode print(const std::string& library, const std::string& text) {
   if (library.empty()) return ExitCode::kFailure;
   Output output;
-  output.line(path_->parsed() ? library
-              : slurm_        ? for_slurm(library)
-              : docker_       ? for_docker(library)
-              : k8s_          ? for_kubernetes(library)
-              : ray_          ? for_ray(library)
-                              : for_shell(library));
+  output.line(text);
   return output.finish(ExitCode::kClean);
+}
+
+ExitCode print_env(const EnvOptions& options) {
+  const std::string library = preload_library();
+  return print(library, options.slurm    ? for_slurm(library)
+                        : options.docker ? for_docker(library)
+                        : options.k8s    ? for_kubernetes(library)
+                        : options.ray    ? for_ray(library)
+                                         : for_shell(library));
+}
+
+}  // namespace
+
+void add_preload_commands(Commands& commands) {
+  (void)commands.add<PathOptions>("path", "Print the path of the preload library",
+                                  [](const PathOptions&) {
+                                    const std::string library = preload_library();
+                                    return print(library, library);
+                                  });
+  auto [env, options] = commands.add<EnvOptions>(
+      "env", "Print how a shell or a cluster preloads the library", print_env);
+  env.require_option(0, 1);
+  env.add_flag("--shell", options.shell,
+               "A line for a shell, the default: eval \"$(convtrace env)\"");
+  env.add_flag("--slurm", options.slurm, "An srun command");
+  env.add_flag("--docker", options.docker, "A docker command");
+  env.add_flag("--k8s", options.k8s, "A part of a pod's specification, YAML");
+  env.add_flag("--ray", options.ray, "A command that submits a Ray job");
 }
 
 }  // namespace convtrace::tools

@@ -1,5 +1,3 @@
-#include "tools/cli/run/repeat.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include <functional>
 #include <iterator>
 
+#include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/trace_input.h"
 #include "tools/cli/base/tree.h"
@@ -222,27 +221,12 @@ class Repetition {
   std::vector<std::string> lines_;
 };
 
-}  // namespace
+struct RepeatOptions {
+  unsigned count = 2;
+  std::string output;
+};
 
-RepeatCommand::RepeatCommand(CLI::App& app)
-    : app_(app.add_subcommand("repeat",
-                              "Run a program several times and say whether it repeats to the bit: "
-                              "repeat [options] -- CMD")) {
-  app_->add_option("-n", count_, "So many runs. Default: 2.")
-      ->check(CLI::Range(2U, kMostRuns))
-      ->type_name("N");
-  app_->add_option("-o,--output", output_,
-                   "Folder of the runs, new or empty. Default: convtrace-repeat-1, or the next "
-                   "number.")
-      ->type_name("DIR");
-  app_->footer(
-      "Each run is traced as by `convtrace run`, with the settings of the environment "
-      "(CONVTRACE_STEPS, ...). It reads nothing from standard input.\n"
-      "Exit codes: 0 all runs are equal to the bit, 1 they are not, 2 usage, 3 not known: a run "
-      "failed, left no trace, or is incomplete.");
-}
-
-ExitCode RepeatCommand::run(const std::vector<std::string>& command) const {
+ExitCode repeat(const RepeatOptions& options, const std::vector<std::string>& command) {
   if (command.empty()) {
     complain(MessageId::kNoCommand, "repeat needs a command: convtrace repeat [options] -- CMD...");
     return ExitCode::kUsage;
@@ -258,13 +242,35 @@ ExitCode RepeatCommand::run(const std::vector<std::string>& command) const {
     complain(MessageId::kNothingToTrace, "nothing would be traced: " + prepared.in_vain);
     return ExitCode::kUsage;
   }
-  const fs::path folder = make_folder(output_);
+  const fs::path folder = make_folder(options.output);
   if (folder.empty()) return ExitCode::kUsage;
-  Repetition repetition(folder, count_);
-  for (unsigned i = 1; i <= count_; ++i)
+  Repetition repetition(folder, options.count);
+  for (unsigned i = 1; i <= options.count; ++i)
     if (!repetition.run(i, command)) return ExitCode::kDamagedInput;
-  for (unsigned i = 2; i <= count_; ++i) repetition.compare(i);
+  for (unsigned i = 2; i <= options.count; ++i) repetition.compare(i);
   return repetition.finish();
+}
+
+}  // namespace
+
+void add_repeat(Commands& commands) {
+  auto [command, options] = commands.add<RepeatOptions>(
+      "repeat",
+      "Run a program several times and say whether it repeats to the bit: repeat [options] -- CMD",
+      [&commands](const RepeatOptions& given) { return repeat(given, commands.words()); });
+  command.add_option("-n", options.count, "So many runs. Default: 2.")
+      ->check(CLI::Range(2U, kMostRuns))
+      ->type_name("N");
+  command
+      .add_option("-o,--output", options.output,
+                  "Folder of the runs, new or empty. Default: convtrace-repeat-1, or the next "
+                  "number.")
+      ->type_name("DIR");
+  command.footer(
+      "Each run is traced as by `convtrace run`, with the settings of the environment "
+      "(CONVTRACE_STEPS, ...). It reads nothing from standard input.\n"
+      "Exit codes: 0 all runs are equal to the bit, 1 they are not, 2 usage, 3 not known: a run "
+      "failed, left no trace, or is incomplete.");
 }
 
 }  // namespace convtrace::tools

@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "format/settings/controls.h"
+#include "format/settings/nearest.h"
 #include "format/settings/run_mark.h"
+#include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/program.h"
 #include "tools/cli/base/tree.h"
@@ -180,6 +182,44 @@ int start_prepared(const std::vector<std::string>& command, bool traced) {
   return error == ENOENT ? kNotFound : kCannotExecute;
 }
 
+namespace {
+
+/// `convtrace run`: an option for each row of the settings table, then `--` and the command.
+struct RunArguments {
+  CLI::App* command = nullptr;
+  std::vector<std::string> texts{settings::setting_table().size()};
+  std::vector<CLI::Option*> options;
+  RunOptions result;
+};
+
+/// `--overwrite` alone means `--overwrite=1`.
+bool is_switch(const settings::SettingSpec& spec) { return spec.values == "0|1"; }
+
+CLI::Option* add_setting(CLI::App& command, const settings::SettingSpec& spec, std::string& text) {
+  const std::string name = option_name(spec);
+  std::string help(spec.help);
+  if (!spec.default_text.empty()) help += " Default: " + std::string(spec.default_text) + '.';
+  const bool output = spec.name == "CONVTRACE_OUTPUT";
+  CLI::Option* option = command.add_option(output ? "-o," + name : name, text, help);
+  if (is_switch(spec)) option->expected(0, 1);
+  return option->type_name(std::string(spec.values));
+}
+
+void complain_about(const std::string& word) {
+  if (!word.starts_with("-"))
+    return complain(MessageId::kNoCommand,
+                    settings::quoted(word) + ": the command follows after --");
+  std::vector<std::string> names{"--dry-run", "--help", "--like"};
+  for (const auto& spec : settings::setting_table()) names.push_back(option_name(spec));
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string option = word.substr(0, word.find('='));
+  complain(MessageId::kUsage,
+           "unknown option " + settings::quoted(option) + "; " +
+               settings::suggestion(option, views, "`convtrace run --help` lists them"));
+}
+
+/// Executes the command; returns only if that fails, or after printing the environment.
+/// @return an ExitCode, or 126 or 127 as shells do when the command cannot be executed or found.
 int run_command(const RunOptions& options) {
   const Prepared prepared = prepare_run(options);
   if (prepared.refusal != ExitCode::kClean) return static_cast<int>(prepared.refusal);
@@ -189,6 +229,48 @@ int run_command(const RunOptions& options) {
     return static_cast<int>(ExitCode::kUsage);
   if (!traced) complain(MessageId::kNothingToTrace, "nothing will be traced: " + prepared.in_vain);
   return start_prepared(options.command, traced);
+}
+
+int run_arguments(const RunArguments& given, const std::vector<std::string>& words) {
+  const auto unknown = given.command->remaining();
+  if (!unknown.empty()) {
+    complain_about(unknown.front());
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  if (words.empty()) {
+    complain(MessageId::kNoCommand, "run needs a command: convtrace run [options] -- CMD...");
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  RunOptions run = given.result;
+  const auto table = settings::setting_table();
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (given.options[i]->count() == 0) continue;
+    const bool bare = is_switch(table[i]) && given.texts[i].empty();
+    run.values.emplace_back(&table[i], bare ? "1" : given.texts[i]);
+  }
+  run.command = words;
+  return run_command(run);
+}
+
+}  // namespace
+
+void add_run(Commands& commands) {
+  auto [command, arguments] = commands.add<RunArguments>(
+      "run", "Run a program under convtrace: run [options] -- CMD",
+      [&commands](const RunArguments& given) { return run_arguments(given, commands.words()); });
+  arguments.command = &command;
+  const auto table = settings::setting_table();
+  for (size_t i = 0; i < table.size(); ++i)
+    arguments.options.push_back(add_setting(command, table[i], arguments.texts[i]));
+  command
+      .add_option("--like", arguments.result.like,
+                  "The settings of an earlier run, by its trace, and the steps that it took; "
+                  "settings that are given win")
+      ->type_name("TRACE");
+  command.add_flag("--dry-run", arguments.result.dry_run,
+                   "Print the environment and the command only");
+  command.allow_extras();
+  command.footer("Each option sets the environment variable of the same name, CONVTRACE_...");
 }
 
 }  // namespace convtrace::tools

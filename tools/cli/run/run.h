@@ -45,8 +45,4 @@ struct Prepared {
 /// @return 126 or 127, as shells do when the command cannot be executed or found.
 [[nodiscard]] int start_prepared(const std::vector<std::string>& command, bool traced);
 
-/// Executes the command; returns only if that fails, or after printing the environment.
-/// @return an ExitCode, or 126 or 127 as shells do when the command cannot be executed or found.
-[[nodiscard]] int run_command(const RunOptions& options);
-
 }  // namespace convtrace::tools

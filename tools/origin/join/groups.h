@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "format/model/definitions.h"
-#include "tools/origin/model/digest.h"
+#include "tools/origin/model/call.h"
 
 namespace convtrace::origin {
 

@@ -53,10 +53,8 @@ void Buffers::tell(uint32_t step, format::StringId scope, format::StringId name,
   if (scope) origin.scope = job_.text(scope);
   origin.slot = "buffer:" + job_.text(name);
   origin.order = UINT64_MAX / 2;  // after all collectives of its step
-  if (ranks.size() == 1)
-    origin.rank = ranks.front();
-  else
-    origin.suspects = origin.ranks = ranks;
+  origin.blame(ranks);
+  origin.ranks = origin.suspects;
   const std::string path =
       origin.scope.value_or("").empty() ? job_.text(name) : *origin.scope + "." + job_.text(name);
   origin.text = "Buffer " + path + " parts: it was equal on " + ranks_named(job_.ranks_of(all)) +

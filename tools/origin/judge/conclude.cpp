@@ -136,11 +136,13 @@ void Trial::conclude(OriginResult& result) {
   for (uint32_t queue = 0; queue < job_.queues.size(); ++queue) {
     const uint32_t rank = job_.queues[queue]->rank;
     for (const Origin& origin : result.origins) {
-      if (blames(origin, rank)) {
-        color(queue, origin.step, CellState::kOrigin);
-      } else if (origin.kind == Kind::kWritten && std::ranges::binary_search(origin.ranks, rank)) {
-        color(queue, origin.step, CellState::kReceived);  // one reduction gave it to all of them
-      }
+      const bool began = blames(origin, rank);
+      // One reduction gave it to all of them.
+      const bool received =
+          origin.kind == Kind::kWritten && std::ranges::binary_search(origin.ranks, rank);
+      if (!began && !received) continue;
+      const CellState state = began ? CellState::kOrigin : CellState::kReceived;
+      for (uint32_t i = 0; i < origin.steps; ++i) color(queue, origin.step + i, state);
     }
   }
   result.first_step = first_step_;

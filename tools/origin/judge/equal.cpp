@@ -129,12 +129,8 @@ uint64_t tell(const Job& job, const Meeting& meeting, size_t place, Told& told) 
   const Member& one = meeting.members[minority.front()];
   Origin origin = origin_at(job, Kind::kUnequal, meeting, *one.call);
   origin.slot = "received:" + std::to_string(one.received[place]->index);
-  if (known && ranks.size() == 1)
-    origin.rank = ranks.front();
-  else
-    origin.suspects = known ? ranks : ranks_of(meeting);
-  origin.ranks = known ? ranks : ranks_of(meeting);
-  if (origin.rank) origin.ranks.clear();
+  origin.blame(known ? ranks : ranks_of(meeting));
+  origin.ranks = origin.suspects;
   origin.text = "The result of " + meeting_text(job, meeting) +
                 " is not the same on all members: " +
                 (known ? ranks_named(ranks) + " received another value than the other " +

@@ -69,6 +69,8 @@ class Replicas {
   void see(uint32_t step, std::span<const std::vector<ParameterSeen>* const> seen);
   /// @return whether most of the ranks' initial parameters are equal on all of them.
   [[nodiscard]] bool are_replicas(std::span<const uint32_t> queue_numbers) const;
+  /// @return whether that rank clips gradients, and in no step another one of `queues` does.
+  [[nodiscard]] bool clips_alone(uint32_t queue, std::span<const uint32_t> queues) const;
   /// Reports the origins that only the steps together show. Call it after the last step.
   void finish();
   [[nodiscard]] std::vector<std::string> notes() const;

@@ -15,6 +15,7 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "tools/common/text.h"
 #include "tools/origin/judge/buffers.h"
@@ -33,6 +34,14 @@ using Moment = ParameterMoment;
 
 constexpr size_t kMostCells = size_t{1} << 24;
 
+/// @return whether all of `few` are in the set, and no other one of `all` is.
+bool are_alone(const std::set<uint32_t>& set, std::span<const uint32_t> few,
+               std::span<const uint32_t> all) {
+  const auto is_in = [&set](uint32_t one) { return set.contains(one); };
+  return !few.empty() && std::ranges::all_of(few, is_in) &&
+         std::cmp_equal(std::ranges::count_if(all, is_in), few.size());
+}
+
 }  // namespace
 
 struct Replicas::Impl {
@@ -49,6 +58,7 @@ struct Replicas::Impl {
     step = in_step;
     entries.clear();
     reducing.clear();
+    clipping.clear();
     losses.clear();
     reductions.begin_step();
     update_counts.clear();
@@ -61,6 +71,8 @@ struct Replicas::Impl {
           reducing.insert(queue);
         } else if (one.moment == Moment::kSummed) {
           reductions.take_sum(queue);
+        } else if (one.moment == Moment::kClipped) {
+          clipping.insert(queue);
         } else if (one.moment == Moment::kLoss) {
           losses[queue] = one.hash;
         } else if (one.moment > Moment::kReduced) {
@@ -70,6 +82,7 @@ struct Replicas::Impl {
         }
       }
     }
+    clipped.insert(clipping.begin(), clipping.end());
     if (keys.size() * seen.size() > kMostCells) {
       too_many = true;
       return;
@@ -286,6 +299,7 @@ struct Replicas::Impl {
           "look for what is done to it on this rank alone between its backward pass and the "
           "reduction: a factor, a clipping, a mask";
       origin.ranks = job.ranks_of(more.all);
+      origin.steps = more.steps;
       const uint64_t bit = told.tell(std::move(origin), name);
       for (const uint32_t queue : more.all) told.give(queue, bit, nullptr);
     }
@@ -418,6 +432,9 @@ struct Replicas::Impl {
                               : of.equal_gradients != 0 ? "the gradients of this step are equal"
                                                         : "no gradient of this step is known");
     if (!together.empty()) origin.evidence.push_back(together);
+    if (are_alone(clipping, minority, of.queues))
+      origin.evidence.push_back("in this step gradients are clipped on " +
+                                ranks_named(job.ranks_of(minority)) + ", and on no other");
     origin.next =
         "compare the two ranks: convtrace-diff TRACE OTHER; look at what is done on one "
         "rank alone around the update";
@@ -436,6 +453,7 @@ struct Replicas::Impl {
   std::vector<Entry> entries;
   std::map<uint64_t, Class> classes;  ///< the classes of the step
   std::set<std::vector<uint32_t>> equal_before, never_equal;
+  std::set<uint32_t> clipping, clipped;           ///< queues that clip in this step, in any
   std::set<uint32_t> reducing;                    ///< queues whose backward pass sums over ranks
   std::unordered_map<uint32_t, uint64_t> losses;  ///< by queue, the last of the step
   Reductions reductions;
@@ -463,6 +481,10 @@ bool Replicas::are_replicas(std::span<const uint32_t> queue_numbers) const {
     equal += std::ranges::all_of(queue_numbers, [&](uint32_t q) { return first_of(q) == hash; });
   }
   return known != 0 && 2 * equal > known;
+}
+
+bool Replicas::clips_alone(uint32_t queue, std::span<const uint32_t> queues) const {
+  return are_alone(impl_->clipped, {&queue, 1}, queues);
 }
 
 void Replicas::finish() {

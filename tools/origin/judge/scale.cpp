@@ -226,19 +226,19 @@ struct Scale::Impl {
 
   void finish(const Replicas& replicas) {
     for (uint32_t number = 0; number < groups.size(); ++number) end_step(number);
-    tell_pairs();
+    tell_pairs(replicas);
     for (const auto& [who, all] : unusual) {
       const OfGroup& group = groups[who.second];
       for (size_t i = 0; i < all.size(); ++i) {
         if (!holds(group, all, i)) continue;
         if (all[i].first && !replicas.are_replicas(group.queues)) continue;
-        tell(who.first, group, all[i], all.size() - i);
+        tell(who.first, group, all[i], all.size() - i, replicas);
         break;
       }
     }
   }
 
-  void tell_pairs() {
+  void tell_pairs(const Replicas& replicas) {
     for (const PairFound& found : pairs.find()) {
       const PairStep& step = pairs.at(found.group, found.at);
       tell(groups[found.group].queues[found.member], groups[found.group],
@@ -250,11 +250,12 @@ struct Scale::Impl {
             .rms = step.rms[found.member],
             .median = step.rms[1 - found.member],
             .place = step.place},
-           found.steps);
+           found.steps, replicas);
     }
   }
 
-  void tell(uint32_t queue, const OfGroup& group, const Unusual& one, size_t steps) {
+  void tell(uint32_t queue, const OfGroup& group, const Unusual& one, size_t steps,
+            const Replicas& replicas) {
     Origin origin = one.place;
     origin.rank = job.queues[queue]->rank;
     const std::string factor = tools::number_text(std::exp(one.log_factor), 3);
@@ -270,10 +271,14 @@ struct Scale::Impl {
             tools::percent_text(std::expm1(one.spread), 2) + "; usual differences of members are " +
             tools::percent_text(std::expm1(one.usual), 2),
         "seen in " + tools::counted(steps, "step")};
-    if (one.first)
+    const bool clips = replicas.clips_alone(queue, group.queues);
+    if (clips)
+      origin.evidence.push_back("it clips its gradients, and the other members never do");
+    else if (one.first)
       origin.evidence.emplace_back("it may be meant: a batch that is divided unevenly");
     origin.next =
-        "look for what scales the loss, or averages over micro-batches, on this rank alone";
+        clips ? "look for what makes this rank alone clip its gradients"
+              : "look for what scales the loss, or averages over micro-batches, on this rank alone";
     origin.ranks = job.ranks_of(group.queues);
     const uint64_t bit = told.tell(std::move(origin), "");
     told.give(queue, bit, nullptr);

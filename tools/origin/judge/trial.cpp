@@ -5,13 +5,12 @@
 
 #include "tools/common/text.h"
 #include "tools/origin/model/rank_text.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::origin {
 namespace {
 
 constexpr uint64_t kMostCellsOnTrial = uint64_t{1} << 26;
-/// Results of a GPU arrive after the events that follow them.
-constexpr uint32_t kLateSteps = 3;
 
 }  // namespace
 
@@ -75,7 +74,7 @@ void Trial::judge_parameters(std::span<RankQueue* const> queues, bool last) {
     for (const RankQueue* queue : queues)
       if (!queue->parameters.empty()) step = std::min(step, queue->parameters.begin()->first);
     for (const RankQueue* queue : queues)
-      ready &= queue->finished || queue->read_step >= uint64_t{step} + kLateSteps;
+      ready &= queue->finished || diff::is_whole(step, queue->read_step);
     if (step == format::kNoStep || (!ready && !last)) return;
     std::vector<const std::vector<ParameterSeen>*> seen;
     for (const RankQueue* queue : queues) {
@@ -153,10 +152,7 @@ void Trial::tell_late(const Waiting& waiting) {
   const Meeting& meeting = *waiting.meeting;
   const std::vector<uint32_t> late = job_.ranks_of(waiting.absent);
   Origin origin = origin_at(job_, Kind::kLate, meeting, meeting.first());
-  if (late.size() == 1)
-    origin.rank = late.front();
-  else
-    origin.suspects = late;
+  origin.blame(late);
   const std::string who =
       late.size() == 1 ? "Rank " + std::to_string(late.front()) : "R" + ranks_named(late).substr(1);
   const std::vector<uint32_t> there = ranks_of(meeting);
@@ -225,10 +221,8 @@ void Trial::tell_elsewhere(const Waiting& waiting) {
   if (!blames_here && !blames_there) {
     origin.suspects = here;
     origin.suspects.insert(origin.suspects.end(), there.begin(), there.end());
-  } else if (early.size() == 1) {
-    origin.rank = early.front();
   } else {
-    origin.suspects = early;
+    origin.blame(early);
   }
   const std::string what = job_.text(other.op) + " number " + std::to_string(other.number) +
                            " of group " + job_.text(other.group);

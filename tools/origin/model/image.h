@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "tools/origin/model/digest.h"
+#include "tools/origin/model/call.h"
 
 namespace convtrace::origin {
 

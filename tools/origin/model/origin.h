@@ -60,6 +60,7 @@ struct Origin {
   std::optional<uint32_t> rank{};  ///< where it began; nullopt: one of `suspects`, or not known
   std::vector<uint32_t> suspects{};
   uint32_t step = 0;
+  uint32_t steps = 1;  ///< from that step on, with the fault
   std::optional<format::Phase> phase{};
   std::optional<std::string> scope{};  ///< module path; "" the root
   std::string op{}, slot{};
@@ -71,6 +72,14 @@ struct Origin {
   uint64_t times = 1;    ///< how often it was found at this place
   uint64_t order = 0;    ///< position in the order of processing
   bool dormant = false;  ///< nan: a value that may be meant, until another value confirms it
+
+  /// It began on this rank, or on one of these.
+  void blame(const std::vector<uint32_t>& known) {
+    if (known.size() == 1)
+      rank = known.front();
+    else
+      suspects = known;
+  }
 };
 
 }  // namespace convtrace::origin

@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/origin/model/digest.h"
+#include "tools/origin/model/call.h"
 #include "tools/origin/read/pool.h"
+#include "tools/trace/model/record.h"
 
 namespace convtrace::origin {
 
@@ -36,7 +37,8 @@ struct LocalBad {
 };
 
 /// From kLoss on of no parameter: the loss; that a backward pass called a sum over ranks, or the
-/// program a broadcast; that DDP holds the model; an input of a step; a sum over ranks.
+/// program a broadcast; that DDP holds the model; an input of a step; a sum over ranks; that the
+/// program clips gradients.
 enum class ParameterMoment : uint8_t {
   kInitial,
   kGradient,
@@ -47,7 +49,8 @@ enum class ParameterMoment : uint8_t {
   kShared,
   kWrapped,
   kData,
-  kSummed
+  kSummed,
+  kClipped
 };
 
 /// A parameter, its gradient or a buffer in one step, or other evidence that ranks train together.
@@ -85,6 +88,7 @@ struct RankQueue {
   bool sees_modules = false;  ///< it has values beside those of collectives
   uint64_t late_values = 0;   ///< values that came after their call was judged
   uint64_t odd_calls = 0;     ///< calls whose ids do not ascend: their values are unknown
+  uint64_t errors = 0;        ///< findings of level error, which concern one rank
   uint64_t lost = 0;          ///< records or values that are not in the trace
   bool lost_calls = false;    ///< calls may be among them
   bool cut = false;           ///< others have results of calls that it made after the trace's end
@@ -97,9 +101,8 @@ struct RankQueue {
   [[nodiscard]] const Call& at(uint64_t ordinal) const { return calls[ordinal - base]; }
   /// @return whether no more values of a call will come.
   [[nodiscard]] bool settled(const Call& call) const {
-    constexpr uint32_t kLateSteps = 2;  // results of a GPU arrive after the events that follow
     return finished || (call.sent_seen >= call.sent && call.received_seen >= call.received) ||
-           read_step >= uint64_t{call.step} + kLateSteps;
+           diff::is_whole(call.step, read_step);
   }
   void drop_values(Call& call) {
     for (uint32_t at = call.first_value; at != kNone;) {

@@ -34,6 +34,21 @@ Status RankReader::open() {
   return kOkStatus;
 }
 
+RankFacts RankReader::facts() const {
+  RankFacts facts{.path = path_,
+                  .rank = meta_.rank,
+                  .world_size = meta_.world_size,
+                  .events = events_,
+                  .new_hashes = format::hashes_anew(meta_),
+                  .has_steps = !chunks_.empty(),
+                  .first_step = UINT32_MAX};
+  for (const ChunkSpan& chunk : chunks_) {
+    facts.first_step = std::min(facts.first_step, chunk.step_begin);
+    facts.last_step = std::max(facts.last_step, chunk.step_end);
+  }
+  return facts;
+}
+
 void RankReader::read_to(uint32_t step, RankQueue& queue) {
   const size_t first = next_;
   while (next_ < chunks_.size() && chunks_[next_].step_begin <= step) ++next_;
@@ -52,7 +67,7 @@ void RankReader::read_to(uint32_t step, RankQueue& queue) {
     trace.select([from, to](const format::RecordHeader& chunk) {
       const bool inside = from <= chunk.seq && chunk.seq <= to;
       return inside ? reader::kKindSet<format::TensorStats, format::Collective, format::Loss,
-                                       format::Fact>
+                                       format::Fact, format::Finding>
                     : reader::kNoKinds;
     });
     scan_->begin(trace.definitions(), queue);

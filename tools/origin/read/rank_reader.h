@@ -28,6 +28,16 @@ struct ChunkSpan {
   uint32_t items = 0;
 };
 
+/// What is known of a trace before its events are read.
+struct RankFacts {
+  std::string path;
+  uint32_t rank = 0, world_size = 1;
+  uint64_t events = 0;
+  bool new_hashes = true;
+  bool has_steps = false;
+  uint32_t first_step = 0, last_step = 0;
+};
+
 class RankReader {
  public:
   /// @param names  of the job; borrowed.
@@ -37,10 +47,9 @@ class RankReader {
 
   /// Looks at the headers of all records. @return as TraceReader::open.
   [[nodiscard]] Status open();
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const format::TraceMeta& meta() const { return meta_; }
+  /// @pre it was opened
+  [[nodiscard]] RankFacts facts() const;
   [[nodiscard]] const std::vector<ChunkSpan>& chunks() const { return chunks_; }
-  [[nodiscard]] uint64_t events() const { return events_; }
 
   /// Reads on up to the first chunk that begins after `step`.
   void read_to(uint32_t step, RankQueue& queue);

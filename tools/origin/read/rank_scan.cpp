@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/model/loss_class.h"
 #include "tools/common/element.h"
 #include "tools/common/text.h"
 #include "tools/origin/model/operation.h"
@@ -16,14 +17,6 @@ using diff::Role;
 using format::Phase;
 using format::StringId;
 using format::TensorStats;
-
-/// @return whether a reason for losses affects records of any kind, and not only values.
-bool loses_calls(format::LossReason reason) {
-  using format::LossReason;
-  return reason == LossReason::kQueueFull || reason == LossReason::kRecordTooLarge ||
-         reason == LossReason::kWriteFailed || reason == LossReason::kDiskBudget ||
-         reason == LossReason::kExitDeadline || reason == LossReason::kDamage;
-}
 
 uint64_t shape_of(const TensorStats& event) {
   if (!event.has_shape) return 0;
@@ -53,9 +46,11 @@ void RankScan::take(const format::Event& event) {
     take(*collective);
   } else if (const auto* fact = std::get_if<format::Fact>(&event)) {
     take(*fact);
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    queue_->errors += finding->level == format::Level::kError && !finding->suppressed ? 1 : 0;
   } else if (const auto* loss = std::get_if<format::Loss>(&event)) {
     queue_->lost += loss->count;
-    queue_->lost_calls |= loses_calls(loss->reason);
+    queue_->lost_calls |= class_of(loss->reason) == format::LossClass::kRecords;
   }
 }
 
@@ -233,6 +228,8 @@ void RankScan::take_local(const TensorStats& event, const Slot& slot, uint32_t s
 
 void RankScan::take_parameter(const TensorStats& event, const Slot& slot, uint32_t step, bool bad) {
   if (event.place.phase == Phase::kEvaluation) return;
+  if (slot.role == Role::kGradientNorm)
+    queue_->parameters[step].push_back({.moment = ParameterMoment::kClipped});
   const bool parameter = slot.role == Role::kParameter,
              buffer = slot.role == Role::kBuffer || slot.role == Role::kInitialBuffer;
   const bool gradient = slot.role == Role::kGradient;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -22,9 +23,10 @@ constexpr const char* kMatrixStyle =
     ".matrix th{white-space:nowrap;padding:0 .5rem}.k1{background:var(--c0)}"
     ".k2{background:var(--c4)}.k3{background:var(--c5)}.k0{background:var(--soft)}"
     ".matrix td.k3::after{content:\"!\";color:#fff;font-weight:700;display:block;text-align:center;"
-    "line-height:1rem}.legend i{border:1px solid var(--line)}";
+    "line-height:1rem}.matrix td.step{background:none;max-width:.55rem;font-size:.7rem;"
+    "white-space:nowrap;overflow-wrap:normal}.legend i{border:1px solid var(--line)}";
 
-constexpr const char* kStateNames[] = {"not known", "clean", "received", "origin"};
+constexpr const char* kStateNames[] = {"not known", "nothing found", "received", "origin"};
 
 using Row = std::vector<CellState>;
 
@@ -58,6 +60,26 @@ std::vector<RowOfRanks> rows_of(const OriginResult& result, size_t steps, size_t
   return rows;
 }
 
+/// A number above the first column, the last, and each in which an origin begins.
+void write_steps(const OriginResult& result, size_t columns, size_t width, diff::Markup& out) {
+  std::set<size_t> numbered = {0, columns - 1};
+  for (const Origin& origin : result.origins)
+    if (origin.step >= result.first_step)
+      numbered.insert((origin.step - result.first_step) / width);
+  out << "<tr><th scope=\"row\">step</th>";
+  size_t free_from = 0;  // a number covers a column for each digit
+  for (size_t column = 0; column < columns; ++column) {
+    out << "<td class=\"step\">";
+    if (numbered.contains(column) && column >= free_from) {
+      const std::string number = std::to_string(result.first_step + column * width);
+      out << number;
+      free_from = column + number.size() + 1;
+    }
+    out << "</td>";
+  }
+  out << "</tr>\n";
+}
+
 void write_matrix(const OriginResult& result, diff::Markup& out) {
   size_t steps = 0;
   for (const Row& row : result.cells) steps = std::max(steps, row.size());
@@ -69,10 +91,11 @@ void write_matrix(const OriginResult& result, diff::Markup& out) {
   for (size_t state = 4; state-- > 0;)
     out << "<span><i class=\"k" << state << "\"></i>" << kStateNames[state] << "</span>";
   out << "</p>\n";
-  out.paragraph("Ranks that went alike share a row. A column is " + tools::counted(width, "step") +
-                ", from step " + std::to_string(result.first_step) + " on.");
+  out.paragraph("Ranks that went alike share a row." +
+                (width == 1 ? "" : " A column is " + tools::counted(width, "step") + "."));
   out << "<div class=\"scroll matrix\" tabindex=\"0\" role=\"region\" "
          "aria-label=\"ranks by steps\"><table>\n";
+  write_steps(result, (steps + width - 1) / width, width, out);
   for (size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
     const RowOfRanks& row = rows[i];
     out << "<tr><th scope=\"row\">" << ranks_named(row.ranks)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -54,6 +55,11 @@ class TextReport {
   std::ostream& out_;
 };
 
+std::string who_of(const Origin& origin) {
+  if (origin.rank) return "rank " + std::to_string(*origin.rank);
+  return origin.suspects.empty() ? "a rank" : "one of " + ranks_named(origin.suspects);
+}
+
 }  // namespace
 
 std::string headline(const OriginResult& result) {
@@ -63,10 +69,11 @@ std::string headline(const OriginResult& result) {
                                                     : "Nothing found";
   } else {
     const Origin& first = result.origins.front();
-    text = tools::counted(result.origins.size() + result.origins_left_out, "origin") +
-           ", the first: " + std::string(to_string(first.kind));
-    if (first.rank) text += " of rank " + std::to_string(*first.rank);
-    text += " in step " + std::to_string(first.step);
+    text = who_of(first) + " went wrong first, in step " + std::to_string(first.step) + ": " +
+           std::string(to_string(first.kind));
+    const uint64_t more = result.origins.size() - 1 + result.origins_left_out;
+    if (more != 0) text += ", and " + tools::counted(more, "other origin");
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   }
   return text + "; read: " + tools::counted(result.ranks.size(), "rank") + ", " +
          tools::counted(result.steps, "step") + ", " +
@@ -75,9 +82,7 @@ std::string headline(const OriginResult& result) {
 }
 
 std::string place_of(const Origin& origin) {
-  std::string text = origin.rank               ? "rank " + std::to_string(*origin.rank)
-                     : origin.suspects.empty() ? std::string("rank not known")
-                                               : "one of " + ranks_named(origin.suspects);
+  std::string text = origin.rank || !origin.suspects.empty() ? who_of(origin) : "rank not known";
   text += ", step " + std::to_string(origin.step);
   if (origin.phase) text += ", " + std::string(to_string(*origin.phase));
   if (origin.scope)

@@ -34,7 +34,7 @@ _NAMES = {
         "tensor kind not supported", "stream not safe to use", "process ended first", "GPU work is off after an error",
         "damaged part of the file", "its CUDA context ended first", "kernels of a graph that cannot be seen",
         "no memory for the value, statistics only", "no memory for the value, left out",
-        "copies and allocations inside a graph", "collective not read in time"),
+        "copies and allocations inside a graph", "collective not read in time", "observer failed, see CT-1301"),
     "sync": ("event-record", "stream-wait", "event-done", "stream-done", "context-done", "event-create",
         "event-destroy", "stream-create", "stream-destroy", "capture-begin", "capture-end"),
     "moment": ("begin", "input", "output", "end", "stack", "storage-death", "in-flight", "awaited"),

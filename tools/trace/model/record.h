@@ -126,6 +126,10 @@ struct ValueRecord {
 /// Values of a GPU and of other threads arrive until the trace is so many steps further than
 /// theirs.
 inline constexpr uint32_t kLateSteps = 2;
+/// @return whether no more of a step will come. @param newest  the step that the trace has reached.
+[[nodiscard]] constexpr bool is_whole(uint32_t step, uint32_t newest) {
+  return newest > uint64_t{step} + kLateSteps;
+}
 
 struct StepRecords {
   uint32_t step = 0;

@@ -1,12 +1,13 @@
 """python -m convtrace.jobs origin|diff --engine duckdb|spark [--json F] DIR..."""
 import argparse
+import os
 import shutil
 import signal
 import sys
 import tempfile
 
 
-_RULES = ("tol", "ignore", "exact", "layouts", "step-offset", "map")
+_RULES = ("tol", "ignore", "exact", "layouts", "step-offset")
 
 
 def main(arguments=None):
@@ -16,12 +17,12 @@ def main(arguments=None):
     commands = parser.add_subparsers(dest="command", required=True, metavar="origin|diff")
     origin = commands.add_parser("origin", help="where a job went wrong first")
     origin.add_argument("paths", nargs="+", metavar="TRACE", help="traces, or folders of them: paths, or URLs as s3://bucket/run")
-    origin.add_argument("--window-steps", type=int, metavar="N", help="steps that the verdict has in memory at once")
     diff = commands.add_parser("diff", help="the first divergence between two jobs")
     diff.add_argument("base", metavar="BASE", help="trace, or folder of traces, of the run to trust: a path or a URL")
     diff.add_argument("cand", metavar="CAND", help="the same of the run in doubt")
     for name in _RULES:
         diff.add_argument("--" + name, action="append", default=[], metavar="X", help="as convtrace-diff has it")
+    diff.add_argument("--map", action="append", default=[], metavar="F", help="as convtrace-diff has it")
     diff.add_argument("--allow-incomplete", action="store_true", help="as convtrace-diff has it")
     for command in (origin, diff):
         command.add_argument("--engine", required=True, choices=["duckdb", "spark"])
@@ -30,9 +31,8 @@ def main(arguments=None):
         command.add_argument("--master", metavar="URL", help="of Spark; default: what spark-submit says, else local[*]")
         command.add_argument("--workers", type=int, metavar="N", help="tasks at once, with DuckDB; default: processors")
     options = parser.parse_args(arguments)
-    for name in ("workers", "window_steps"):
-        if getattr(options, name, None) is not None and getattr(options, name) < 1:
-            parser.error("--%s takes a number of 1 or more" % name.replace("_", "-"))
+    if options.workers is not None and options.workers < 1:
+        parser.error("--workers takes a number of 1 or more")
     signal.signal(signal.SIGTERM, _end)
     try:
         return _run(options)
@@ -51,9 +51,7 @@ def _end(number, _):
 
 def _run(options):
     try:
-        from . import diff as diff_job
-        from . import engines, places
-        from . import origin as origin_job
+        from . import engines, job, places
         engine = engines.ENGINES[options.engine](master=options.master, workers=options.workers)
     except ModuleNotFoundError as error:
         print("convtrace: CT-2006 --engine %s needs the Python package %s: pip install %s" % (
@@ -63,15 +61,16 @@ def _run(options):
         engine.close()
         print("convtrace: CT-2001 a cluster needs --output: a place that all its machines see", file=sys.stderr)
         return 2
-    reports = ["--json", options.json] if options.json else []
+    arguments = ["--json=" + (options.json if options.json == "-" else os.path.abspath(options.json))] if options.json else []
     folder = options.output or tempfile.mkdtemp(prefix="convtrace-jobs-")
     try:
         with places.output(folder):
             if options.command == "origin":
-                return origin_job.run(engine, options.paths, folder, reports, options.window_steps)
-            rules = ["--%s=%s" % (name, word) for name in _RULES for word in getattr(options, name.replace("-", "_"))]
-            rules += ["--allow-incomplete"] * options.allow_incomplete
-            return diff_job.run(engine, options.base, options.cand, folder, reports, rules)
+                return job.origin(engine, options.paths, folder, arguments, bool(options.output))
+            arguments += ["--%s=%s" % (name, word) for name in _RULES for word in getattr(options, name.replace("-", "_"))]
+            arguments += ["--map=" + os.path.abspath(path) for path in options.map]
+            arguments += ["--allow-incomplete"] * options.allow_incomplete
+            return job.diff(engine, options.base, options.cand, folder, arguments)
     except places.Taken as error:
         print("convtrace: CT-2104 %s" % error, file=sys.stderr)
         return 2

@@ -1,8 +1,7 @@
 """The engines DuckDB and Spark. Both have
 
     each(function, tasks)             returns, in order, the result of function(task) or the exception that it raised
-    write(sql, views, folder, by)     writes the rows of a query as Parquet, partitioned by the column `by` unless it is None
-    members(names)                    returns the SQL of a struct of columns
+    write(sql, views, folder)         writes the rows of a query as Parquet
     is_local                          whether everything runs on this machine
 
 `views` maps names in the query to folders of Parquet files. An existing folder is replaced.
@@ -32,7 +31,7 @@ class DuckDb:
         with concurrent.futures.ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(_Caught(function), tasks))
 
-    def write(self, sql, views, folder, by=None):
+    def write(self, sql, views, folder):
         if places.is_url(folder):
             raise ValueError("DuckDB writes to folders of this machine, not to " + folder)
         shutil.rmtree(folder, ignore_errors=True)
@@ -41,12 +40,7 @@ class DuckDb:
             for name, place in views.items():
                 connection.execute("CREATE VIEW %s AS SELECT * FROM read_parquet(%s, hive_partitioning = false)" % (
                     name, _quoted(place + "/*.parquet")))
-            target = folder if by else folder + "/rows.parquet"
-            connection.execute("COPY (%s) TO %s (FORMAT parquet%s)" % (
-                sql, _quoted(target), ", PARTITION_BY (%s)" % by if by else ""))
-
-    def members(self, names):
-        return "struct_pack(%s)" % ", ".join("%s := %s" % (name, name) for name in names)
+            connection.execute("COPY (%s) TO %s (FORMAT parquet)" % (sql, _quoted(folder + "/rows.parquet")))
 
     def close(self):
         pass
@@ -77,14 +71,10 @@ class Spark:
     def _run(self, function, tasks):
         return self._session.sparkContext.parallelize(tasks, max(1, len(tasks))).map(_Caught(function)).collect()
 
-    def write(self, sql, views, folder, by=None):
+    def write(self, sql, views, folder):
         for name, place in views.items():
             self._session.read.parquet(_url(place)).createOrReplaceTempView(name)
-        writer = self._session.sql(sql).write.mode("overwrite")
-        (writer.partitionBy(by) if by else writer).parquet(_url(folder))
-
-    def members(self, names):
-        return "struct(%s)" % ", ".join(names)
+        self._session.sql(sql).write.mode("overwrite").parquet(_url(folder))
 
     def close(self):
         self._session.stop()

@@ -9,7 +9,7 @@ import urllib.parse
 
 from pyarrow import fs
 
-_TABLES = ("digests", "traces", "reduced", "collectives", "parts")
+_TABLES = ("traces", "steps", "differences")
 _MARK = "convtrace-jobs"  # a file of this name is in each folder that a job has made
 _MAGIC = b"\x89CTR\r\n\x1a\n"  # what a trace begins with
 
@@ -94,11 +94,30 @@ def local(path):
     folder = tempfile.mkdtemp(prefix="convtrace-")
     try:
         copy = os.path.join(folder, os.path.basename(inside))
-        with system.open_input_stream(inside) as source, open(copy, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        _copy(system, inside, copy)
         yield copy
     finally:
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def staged(paths):
+    """Copies the traces of all URLs into a folder, below their own names: a program that runs there finds and shows them as they
+    were given. @return (the folder, the paths to give to the program)"""
+    with tempfile.TemporaryDirectory(prefix="convtrace-") as folder:
+        for path in filter(is_url, paths):
+            for trace in traces(path):
+                copy = os.path.join(folder, trace)
+                os.makedirs(os.path.dirname(copy), exist_ok=True)
+                system, inside = opened(trace)
+                if system.get_file_info(inside).is_file:
+                    _copy(system, inside, copy)
+        yield folder, [path if is_url(path) else os.path.abspath(path) for path in paths]
+
+
+def _copy(system, inside, target):
+    with system.open_input_stream(inside) as source, open(target, "wb") as file:
+        shutil.copyfileobj(source, file, 1 << 20)
 
 
 def _begins(path):

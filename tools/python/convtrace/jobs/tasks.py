@@ -10,32 +10,26 @@ from .. import tree
 from . import places
 
 UNREADABLE = 2101  # as in tools/common/complaints.h
+_DAMAGED = 3  # exit code
 
 
 class Failed(RuntimeError):
     """A program has failed. The message has its reason."""
 
 
-def run_program(name, *arguments, given=b""):
-    """Runs a program. @param given  bytes for its stdin. @return its stdout, as bytes. @raise Failed  if it fails"""
-    done = subprocess.run([tree.program(name), *arguments], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if done.returncode == 0:
+def run_program(name, *arguments):
+    """Runs a program. @return its stdout, as bytes. @raise Failed  if it fails; an unclosed or damaged trace is no failure"""
+    done = subprocess.run([tree.program(name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode in (0, _DAMAGED):
         return done.stdout
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     how = signal.Signals(-done.returncode).name if done.returncode < 0 else "exit code %d" % done.returncode
     raise Failed("%s: %s%s" % (name, how, ": " + said[-1] if said else ""))
 
 
-def judge(name, *arguments, write):
-    """Runs a program whose stdin is written by write(file), and whose output goes to this process's stdout and stderr.
-    @return its exit code"""
-    program = subprocess.Popen([tree.program(name), *arguments], stdin=subprocess.PIPE)
-    try:
-        with program.stdin as file:
-            write(file)
-    except BrokenPipeError:  # it has said why
-        pass
-    return program.wait()
+def judge(folder, name, *arguments):
+    """Runs a program in a folder, whose output goes to this process's stdout and stderr. @return its exit code"""
+    return subprocess.call([tree.program(name), *arguments], cwd=folder)
 
 
 def write_table(table, folder, name):
@@ -48,16 +42,6 @@ def write_table(table, folder, name):
     system.move(unfinished, os.path.join(inside, name + ".parquet"))
 
 
-def reason(error):
-    """@return the reason of a failed task, in one line."""
-    return "the task that reads it has failed: " + " ".join(str(error).split())[:500]
-
-
-def problem(path, error):
-    """@return the message for a trace whose task failed, in the form of that for an unreadable trace."""
-    return "CT-%d %s: %s" % (UNREADABLE, _escaped(path), _escaped(reason(error)))
-
-
 def _escaped(text):
     """@return a text in one line, with unprintable characters escaped as by tools::escape_text."""
     return "".join(c if c.isprintable() else c.encode("utf-8", "surrogateescape").decode("latin-1").encode("unicode_escape").decode()
@@ -65,7 +49,7 @@ def _escaped(text):
 
 
 def report(path, error):
-    """Prints the message of a failed task to stderr. @return the message."""
-    line = problem(path, error)
+    """Prints the message of a failed task to stderr, in the form of that for an unreadable trace. @return the message"""
+    line = "CT-%d %s: the task that reads it has failed: %s" % (UNREADABLE, _escaped(path), _escaped(" ".join(str(error).split())[:500]))
     print("convtrace: " + line, file=sys.stderr)
     return line

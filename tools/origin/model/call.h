@@ -1,5 +1,5 @@
 #pragma once
-/// @file digest.h
+/// @file call.h
 /// The data of a collective's call and its values that are kept until all members have been read.
 ///
 /// Place:     read/rank_reader.h fills them, join/engine.h brings the members together, judge/
