@@ -1,7 +1,8 @@
 #include "tools/diff/command.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -10,20 +11,59 @@
 #include "tools/common/escape.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
+#include "tools/common/text.h"
 #include "tools/common/usage.h"
 #include "tools/diff/expect/contract_report.h"
 #include "tools/diff/expect/judged.h"
 #include "tools/diff/expect/proposal.h"
 #include "tools/diff/page/report_html.h"
 #include "tools/diff/ranks/diff.h"
-#include "tools/diff/ranks/part_file.h"
-#include "tools/diff/read/progress.h"
 #include "tools/diff/report/reports.h"
+#include "tools/report/help.h"
 #include "tools/report/outputs.h"
 #include "tools/trace/names/map_file.h"
 
 namespace convtrace::diff {
 namespace {
+
+/// A progress line for a person at a terminal.
+class Progress {
+ public:
+  explicit Progress(std::ostream& out) : out_(out), begun_(Clock::now()), shown_(begun_) {}
+  ~Progress() {
+    if (visible_) out_ << kClearLine << std::flush;
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// @param done, @param total  records of both runs.
+  void update(uint64_t done, uint64_t total) {
+    const Clock::time_point now = Clock::now();
+    if (now - begun_ < kQuiet || now - shown_ < kEvery || done == 0) return;
+    shown_ = now;
+    visible_ = true;
+    const double seconds = std::chrono::duration<double>(now - begun_).count();
+    const double speed = static_cast<double>(done) / seconds;
+    out_ << kClearLine << tools::count_text(done) << " records, "
+         << tools::number_text(speed * 1e-6, 3) << " M/s";
+    if (done <= total) {
+      const double left = static_cast<double>(total - done) / speed;
+      out_ << ", " << done * 100 / std::max<uint64_t>(total, 1) << " %, "
+           << static_cast<uint64_t>(left) + 1 << " s left";
+    }
+    out_ << std::flush;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// A short comparison shows no progress.
+  static constexpr std::chrono::milliseconds kQuiet{1000}, kEvery{200};
+  static constexpr const char* kClearLine = "\r\x1b[K";
+
+  std::ostream& out_;
+  Clock::time_point begun_, shown_;
+  bool visible_ = false;
+};
 
 using tools::DiffExitCode;
 
@@ -33,11 +73,10 @@ struct Options {
   std::string map;
   std::vector<std::string> tolerances, ignored;
   std::string exact = "auto", layouts = "auto";
-  std::optional<uint32_t> part;  ///< ranks/part_file.h
-  bool brief = false;            ///< the JSON is a short answer
-  std::string contract;          ///< path; empty: none
-  bool propose = false;          ///< write a contract to standard output
-  bool of_several = false, pairs = false, parts = false;
+  std::string ranks = "all";
+  bool brief = false;    ///< the JSON is a short answer
+  std::string contract;  ///< path; empty: none
+  bool propose = false;  ///< write a contract to standard output
 };
 
 void describe_options(CLI::App& app, Options& options) {
@@ -79,6 +118,13 @@ void describe_options(CLI::App& app, Options& options) {
                  "auto: whole where the runs divide their work among ranks in two ways")
       ->type_name("auto|ranks|whole")
       ->check(CLI::IsMember({"auto", "ranks", "whole"}));
+  app.add_option("--ranks", options.ranks,
+                 "of several ranks: those to compare with each other, too; of the others a step is "
+                 "not read whose sums are equal in both runs. The verdict is the same")
+      ->type_name("0-3,7")
+      ->check([](const std::string& text) {
+        return settings::StepSet::parse_ranks(text).ok() ? "" : "takes ranks, as 0-3,7";
+      });
   app.add_option("--map", options.map,
                  "TOML file: ranks, modules and parameters that have other names, and what values "
                  "of ranks make together")
@@ -102,18 +148,16 @@ void describe_options(CLI::App& app, Options& options) {
     for (const char* const other : {"--html", "--csv"}) one->excludes(app.get_option(other));
   for (const char* const other : {"--json", "--junit", "--brief"})
     init->excludes(app.get_option(other));
-  // For convtrace.jobs: ranks/part_file.h.
-  auto* part = app.add_option("--part", options.part, "compare these traces of one rank of a job");
-  auto* several = app.add_flag("--of-several", options.of_several, "the job has more ranks");
-  auto* pairs = app.add_flag("--pairs", options.pairs, "which traces of a job are compared");
-  auto* parts = app.add_flag("--parts", options.parts, "join what --part has found");
-  for (CLI::Option* option : {part, several, pairs, parts}) option->group("");
   app.set_version_flag("--version", "convtrace-diff " CONVTRACE_VERSION);
   app.failure_message(tools::usage_message);
+  report::lay_out_help(app);
   app.footer(
-      "Exit codes: 0 identical or rounding, 1 diverged, 2 usage or unreadable input,\n"
+      "Exit codes: 0 identical or rounding, 1 diverged, 2 usage or unreadable input, "
       "3 not comparable, incomplete or hidden by rounding, 4 values agree but a trace holds "
       "error-level findings.");
+  report::add_examples(app, {"convtrace-diff base.ctrace new.ctrace --html report.html",
+                             "convtrace-diff base.ctrace new.ctrace --noise base2.ctrace",
+                             "convtrace-diff base.ctrace new.ctrace --brief"});
 }
 
 DiffExitCode exit_code(Verdict verdict) {
@@ -139,6 +183,7 @@ bool read_rules(const Options& options, DiffInputs& inputs, std::ostream& err) {
     err << "convtrace-diff: " << error << "\n";
     return false;
   }
+  inputs.ranks = settings::StepSet::parse_ranks(options.ranks).value();
   for (const std::string& word : options.tolerances) {
     if (auto rule = parse_tolerance(word)) inputs.rules.tolerances.push_back(*std::move(rule));
   }
@@ -151,47 +196,6 @@ bool read_rules(const Options& options, DiffInputs& inputs, std::ostream& err) {
   if (options.layouts != "auto") {
     inputs.rules.layouts = options.layouts == "whole" ? LayoutChoice::kWhole : LayoutChoice::kRanks;
   }
-  return true;
-}
-
-bool compare_part(const DiffInputs& inputs, const Options& options, std::ostream& out,
-                  std::string& error) {
-  RankPart part{.rank = *options.part, .result = {}};
-  if (!compare_pair(inputs, options.of_several, part, error)) return false;
-  out << to_bytes(part) << std::flush;
-  if (options.json.empty()) return true;
-  TraceSet base, cand;
-  if (!open_trace_set(inputs.base, base, error) || !open_trace_set(inputs.cand, cand, error))
-    return false;
-  std::optional<RankPart> alone(std::move(part));
-  DiffResult result;
-  join_parts(inputs, base, cand, {&alone, 1}, result);
-  std::ofstream json(options.json);
-  json << tools::dump_json(json_report(result)) << std::flush;
-  if (!json) error = tools::numbered(tools::MessageId::kNotWritten, options.json);
-  return json.good();
-}
-
-bool list_pairs(const DiffInputs& inputs, std::ostream& out, std::string& error) {
-  Described described;
-  described.base.path = inputs.base;
-  described.cand.path = inputs.cand;
-  if (!read_descriptions(std::cin, described, error)) return false;
-  write_pairs(described, inputs.rules, out);
-  return true;
-}
-
-bool join_from_stdin(const DiffInputs& inputs, DiffResult& result, std::string& error) {
-  Described described;
-  described.base.path = inputs.base;
-  described.cand.path = inputs.cand;
-  std::vector<std::optional<RankPart>> parts;
-  if (!read_descriptions(std::cin, described, error)) return false;
-  if (!read_parts(std::cin, parts)) {
-    error = "the parts are damaged, or of another version of convtrace";
-    return false;
-  }
-  join_parts(inputs, described.base, described.cand, parts, result);
   return true;
 }
 
@@ -250,12 +254,6 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
   if (!read_rules(options, inputs, err)) return DiffExitCode::kUsage;
   if (options.propose || !options.contract.empty())
     return compare_by_contract(options, inputs, out, err, terminal);
-  if (options.part || options.pairs) {
-    const bool done =
-        options.part ? compare_part(inputs, options, out, error) : list_pairs(inputs, out, error);
-    if (!done) err << "convtrace-diff: " << error << "\n";
-    return done ? DiffExitCode::kSame : DiffExitCode::kUsage;
-  }
   std::ostream* json = outputs.open(report::json_path(options.json, options.brief));
   std::ostream* html = outputs.open(options.html);
   std::ostream* junit = outputs.open(options.junit);
@@ -273,9 +271,7 @@ DiffExitCode compare_and_report(const Options& options, std::ostream& out, std::
     progress.emplace(err);
     inputs.on_progress = [&](uint64_t done, uint64_t total) { progress->update(done, total); };
   }
-  const bool compared = options.parts
-                            ? join_from_stdin(inputs, result, error)
-                            : run_diff(inputs, rows.empty() ? nullptr : &rows, result, error);
+  const bool compared = run_diff(inputs, rows.empty() ? nullptr : &rows, result, error);
   progress.reset();
   if (!compared) {
     err << "convtrace-diff: " << error << "\n";
@@ -304,13 +300,6 @@ int diff_command(int argc, const char* const* argv, std::ostream& out, std::ostr
   if (argc == 3 && std::string_view(argv[1]) == "--generate") {  // for the build
     const bool man = std::string_view(argv[2]) == "man";
     out << (man ? tools::manual_page(app) : tools::bash_completion(app));
-    return 0;
-  }
-  if (argc >= 6 && std::string_view(argv[1]) == "--describe") {
-    out << to_bytes(describe(std::string_view(argv[2]) == "cand",
-                             std::string_view(argv[3]) == "folder", argv[4], argv[5],
-                             argc > 6 ? argv[6] : ""))
-        << std::flush;
     return 0;
   }
   try {

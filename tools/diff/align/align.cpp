@@ -50,15 +50,6 @@ Alignment align_by_key(std::span<const ValueRecord> base, uint32_t cand_count,
   return alignment;
 }
 
-void sort_by_execution(Alignment& alignment, std::span<const ValueRecord> base,
-                       std::span<const ValueRecord> cand) {
-  // Where the runs order records differently, any order will do that does not depend on which run
-  // is the baseline.
-  std::ranges::stable_sort(alignment.matches, {}, [&](const Match& m) {
-    return std::tuple(uint64_t{m.base} + m.cand, base[m.base].stats.hash + cand[m.cand].stats.hash);
-  });
-}
-
 /// Lowers the confidence of matches in modules with another name.
 void add_doubt(Alignment& alignment, std::span<const ValueRecord> cand, const ScopeMap& scopes) {
   for (Match& match : alignment.matches) {
@@ -208,11 +199,19 @@ Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> 
                                              : align_by_key(base, count, translated);
   part_unlike_fusions(alignment, base, cand);
   undo_reordering(alignment, base, cand);
-  pair_losses(alignment, base, cand);
   align_rest(alignment, base, cand, scopes);
   if (!scopes.is_identity()) add_doubt(alignment, cand, scopes);
   sort_by_execution(alignment, base, cand);
   return alignment;
+}
+
+void sort_by_execution(Alignment& alignment, std::span<const ValueRecord> base,
+                       std::span<const ValueRecord> cand) {
+  // Where the runs order records differently, any order will do that does not depend on which run
+  // is the baseline.
+  std::ranges::stable_sort(alignment.matches, {}, [&](const Match& m) {
+    return std::tuple(uint64_t{m.base} + m.cand, base[m.base].stats.hash + cand[m.cand].stats.hash);
+  });
 }
 
 void drop_matches(Alignment& alignment, const std::vector<bool>& holds) {

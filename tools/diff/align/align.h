@@ -43,17 +43,30 @@ struct Match {
 /// A match with less confidence is a guess, which only equal values confirm.
 inline constexpr float kLeastConfidence = 0.5F;
 
+/// What has no counterparts in a step in which one run makes more backward passes (passes.h).
+enum class Parted : uint8_t {
+  kNothing,
+  kPasses,  ///< what single backward passes compute
+  kCalls    ///< that, and what single calls of modules take and compute
+};
+
 struct Alignment {
   /// In execution order. Two matches whose order is the same in both runs have that order here,
   /// too. Exchanging the runs gives the same list.
   std::vector<Match> matches;
   std::vector<uint32_t> base_only, cand_only;  ///< ascending
+  uint64_t base_passes = 0, cand_passes = 0;   ///< backward passes (passes.h)
+  Parted parted = Parted::kNothing;
 };
 
 /// Pairs by stable key alone, for two runs of the same program.
 [[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand);
 [[nodiscard]] Alignment align(std::span<const ValueRecord> base, std::span<const ValueRecord> cand,
                               const ScopeMap& scopes);
+
+/// Puts matches into the order of Alignment::matches.
+void sort_by_execution(Alignment& alignment, std::span<const ValueRecord> base,
+                       std::span<const ValueRecord> cand);
 
 /// Removes matches. @param holds  for each match, whether it stays.
 void drop_matches(Alignment& alignment, const std::vector<bool>& holds);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "tools/diff/align/passes.h"
 #include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
@@ -19,14 +21,6 @@ constexpr float kMovedValue = 0.95F, kLikeValue = 0.9F;
 constexpr size_t kMostLikeEach = 8;
 /// The largest distance of partners, in units of the roundoff.
 constexpr double kReach = 256;
-
-/// @return whether the statistics of two records differ by no more than rounding.
-bool alike(const ValueRecord& a, const ValueRecord& b) {
-  const ValueView one{a, {}, {}}, other{b, {}, {}};
-  const Comparison comparison = compare(one, other);
-  if (comparison.field != Field::kRms) return agrees(comparison.verdict);
-  return measure(one, other).rms <= kReach * unit_roundoff(a.dtype);
-}
 
 /// Matches of one key whose values differ.
 class Group {
@@ -127,40 +121,60 @@ class Group {
 
 }  // namespace
 
-void pair_losses(Alignment& alignment, Records base, Records cand) {
-  for (const bool in_base : {true, false}) {
-    auto& alone = in_base ? alignment.base_only : alignment.cand_only;
-    const Records own = in_base ? base : cand, others = in_base ? cand : base;
-    for (uint32_t& i : alone) {
-      if (own[i].kind != Role::kLoss) continue;
-      const auto equals = [&](const Match& match) {
-        const uint32_t partner = in_base ? match.base : match.cand;
-        const uint64_t hash = others[in_base ? match.cand : match.base].stats.hash;
-        return own[partner].kind == Role::kLoss && own[partner].key.scope == own[i].key.scope &&
-               own[partner].stats.hash != hash && own[i].stats.hash == hash;
-      };
-      const auto match = std::ranges::find_if(alignment.matches, equals);
-      if (match == alignment.matches.end()) continue;
-      std::swap(in_base ? match->base : match->cand, i);
-      match->how = MatchedBy::kReordered;
-      match->confidence = kMovedValue;
-    }
-    std::ranges::sort(alone);
-  }
+bool alike(const ValueRecord& a, const ValueRecord& b) {
+  const ValueView one{a, {}, {}}, other{b, {}, {}};
+  const Comparison comparison = compare(one, other);
+  if (comparison.field != Field::kRms) return agrees(comparison.verdict);
+  return measure(one, other).rms <= kReach * unit_roundoff(a.dtype);
 }
 
-void undo_reordering(Alignment& alignment, Records base, Records cand) {
+namespace {
+
+/// Exchanges partners among the matches of each key that `key_of` gives and whose values differ.
+/// @param key_of  the key of a record without what the order decides; none: the record stays.
+/// @return whether a match has another partner.
+template <typename KeyOf>
+bool exchange_in(Alignment& alignment, Records base, Records cand, KeyOf key_of) {
   std::unordered_map<RecordKey, std::vector<uint32_t>, KeyHash> groups;
   for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
     const Match& match = alignment.matches[m];
-    RecordKey key = base[match.base].key;
-    if (!key.family || base[match.base].stats.hash == cand[match.cand].stats.hash) continue;
-    key.occurrence = 0;
-    groups[key].push_back(m);
+    if (base[match.base].stats.hash == cand[match.cand].stats.hash) continue;
+    if (const std::optional<RecordKey> key = key_of(base[match.base])) groups[*key].push_back(m);
   }
+  bool any = false;
   for (auto& [key, group] : groups) {
-    if (group.size() > 1) Group(alignment, std::move(group), base, cand).exchange();
+    if (group.size() < 2) continue;
+    const std::vector<uint32_t> members = group;
+    Group(alignment, std::move(group), base, cand).exchange();
+    any |= std::ranges::any_of(
+        members, [&](uint32_t m) { return alignment.matches[m].how == MatchedBy::kReordered; });
   }
+  return any;
+}
+
+RecordKey without_order(RecordKey key, bool of_passes) {
+  key.occurrence = 0;
+  if (of_passes) key.call = 0;
+  return key;
+}
+
+}  // namespace
+
+void undo_reordering(Alignment& alignment, Records base, Records cand) {
+  using Key = std::optional<RecordKey>;
+  exchange_in(alignment, base, cand, [](const ValueRecord& record) -> Key {
+    if (!record.key.family) return std::nullopt;
+    return without_order(record.key, false);
+  });
+  const bool moved = exchange_in(alignment, base, cand, [](const ValueRecord& record) -> Key {
+    if (record.kind != Role::kLoss) return std::nullopt;
+    return without_order(record.key, true);
+  });
+  if (!moved) return;
+  exchange_in(alignment, base, cand, [](const ValueRecord& record) -> Key {
+    if (record.kind == Role::kLoss || !is_parted(record, Parted::kPasses)) return std::nullopt;
+    return without_order(record.key, true);
+  });
 }
 
 }  // namespace convtrace::diff

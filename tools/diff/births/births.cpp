@@ -30,8 +30,25 @@ double cancelled(const Apart& apart, const Difference& source) {
   return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;
 }
 
+/// @return whether a value differs that training makes of the step's data, anew in each step. Numbers
+/// of another precision and infinities are no arrangement.
+bool is_of_data(const ValueRecord& base, const ValueRecord& cand, const Comparison& comparison) {
+  using enum Role;
+  constexpr Role kRoles[] = {kInput, kOutput, kGradOutput, kGradInput};
+  const bool is_precision = base.dtype != cand.dtype &&
+                            format::number_class(base.dtype) == format::number_class(cand.dtype);
+  return std::ranges::find(kRoles, base.kind) != std::end(kRoles) &&
+         base.key.phase != format::Phase::kEvaluation && comparison.bits_differ &&
+         !is_match(comparison.verdict) && comparison.verdict <= Class::kShapeOrDtypeMismatch &&
+         !is_precision;
+}
+
 bool is_activation_gradient(const ValueRecord& record) {
   return record.kind == Role::kGradOutput || record.kind == Role::kGradInput;
+}
+
+bool is_form(const ValueRecord& record, const Comparison& comparison) {
+  return comparison.verdict == Class::kOtherForm || is_other_form(record, comparison);
 }
 
 }  // namespace
@@ -199,9 +216,8 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     return;
   }
   const bool is_float = comparison.field == Field::kRms;
-  const bool is_form = is_other_form(record, comparison);
-  const bool is_exact =
-      exactness_ == Exactness::kExact && !allowed && comparison.bits_differ && !is_form;
+  const bool is_exact = exactness_ == Exactness::kExact && !allowed && comparison.bits_differ &&
+                        !is_other_form(record, comparison);
   const Difference source = sources_.of(match, base, cand);
   const Apart apart = is_float ? measure_pair(base, cand) : Apart{};
   comparison.source = source.rms;
@@ -233,13 +249,18 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = Class::kWithinNoise;
     comparison.born = false;
   }
+  if (arranged_ && is_of_data(record, cand.record, comparison)) {
+    comparison.verdict = Class::kOtherForm;
+    comparison.born = false;
+  }
   // A wrong guess (align.h) pairs two values that have nothing to do with each other.
   if (matches_[match].confidence < kLeastConfidence && !agrees(comparison.verdict)) {
     sources_.take_unknown(match);
     return;
   }
   take(match, base, cand, apart, source, comparison);
-  has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged && !is_form;
+  has_birth_ |=
+      comparison.born && comparison.verdict >= Class::kDiverged && !is_form(record, comparison);
 }
 
 /// Records the difference of a value, which may be a source of later ones.
@@ -258,7 +279,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.count = source.count;
     own.size = source.size;
   }
-  if (is_other_form(record, comparison)) {
+  if (is_form(record, comparison)) {
     own.rms = source.rms;
     own.unit = source.unit;
     own.known = false;

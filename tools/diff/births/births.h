@@ -83,9 +83,12 @@ class Births {
   Births(format::Definitions& names, Exactness exactness)
       : exactness_(exactness), sources_(names) {}
 
-  /// @param matches  of the step; must outlive its judgement.
-  void begin_step(const Lineage& lineage, std::span<const Match> matches) {
+  /// @param matches   of the step; must outlive its judgement.
+  /// @param arranged  the step's data may be arranged in another way (arranged.h): values that are
+  ///                  made of them and do not agree have another form, and are no source.
+  void begin_step(const Lineage& lineage, std::span<const Match> matches, bool arranged) {
     matches_ = matches;
+    arranged_ = arranged;
     sources_.begin_step(lineage, matches.size());
     updates_.begin_step();
   }
@@ -104,6 +107,9 @@ class Births {
   /// it after the last match of the step.
   /// @return the updates that are a fault; none if they are rounding.
   [[nodiscard]] std::vector<UpdateFault> judge_updates();
+
+  /// @return whether rounding may make the runs differ, and nothing else has so far.
+  [[nodiscard]] bool is_open() const { return exactness_ == Exactness::kInexact && !has_birth_; }
 
   /// @return the largest difference of a float value whose sources are equal.
   [[nodiscard]] double own_rounding(const ValueRecord& record) const;
@@ -138,7 +144,7 @@ class Births {
               const Difference& source, const NoiseBand* noise, Comparison& comparison);
 
   Exactness exactness_;
-  bool tf32_ = false;
+  bool tf32_ = false, arranged_ = false;
   std::span<const Match> matches_;
   bool has_birth_ = false;  ///< a fault was found: later differences are no measure of rounding
   bool differs_ = false;    ///< a value that is no update had other bits

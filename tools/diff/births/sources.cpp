@@ -31,11 +31,25 @@ void Difference::add(const Difference& other) {
   }
 }
 
+void Sources::Gradients::add(const Difference& one) {
+  const double square = one.size * one.size * static_cast<double>(one.count);
+  if (!std::isfinite(square) || !std::isfinite(one.rms)) return;
+  squares += square;
+  apart += square * one.rms * one.rms;
+  equal &= one.equal;
+}
+
+Difference Sources::Gradients::total() const {
+  return {.rms = squares > 0 ? std::sqrt(apart / squares) : 0, .equal = equal};
+}
+
 void Sources::begin_step(const Lineage& lineage, size_t matches) {
   lineage_ = &lineage;
   differences_.assign(matches, {});
   modules_.clear();
   ops_.clear();
+  if (gradients_now_.squares > 0) gradients_before_ = std::exchange(gradients_now_, {});
+  unit_alone_ = 0;
   gradients_.clear();
   output_gradients_.clear();
   forward_ = backward_ = all_ = outermost_ = {};
@@ -47,6 +61,9 @@ void Sources::take_alone(const StepRecords& step, std::span<const uint32_t> indi
   std::unordered_map<uint32_t, double> squares;
   for (const uint32_t i : indices) {
     const ValueRecord& record = step.values[i];
+    const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
+    if (record.kind == Role::kOutput && is_float)
+      unit_alone_ = std::max(unit_alone_, unit_roundoff(record.dtype));
     if (record.kind != Role::kGradOutput || record.capture == format::Capture::kHash) continue;
     squares[record.key.scope.value] += record.stats.l2 * record.stats.l2;
   }
@@ -56,11 +73,11 @@ void Sources::take_alone(const StepRecords& step, std::span<const uint32_t> indi
 uint32_t Sources::parent_of(uint32_t scope) const {
   const auto [entry, is_new] = parents_.try_emplace(scope, kNoScope);
   if (is_new) {
-    const std::string_view path = names_.text({scope});
+    const std::string_view path = names_->text({scope});
     const size_t dot = path.rfind('.');
     const std::string parent(dot == std::string_view::npos ? "" : path.substr(0, dot));
     // The root module has no parent.
-    if (!path.empty()) parents_[scope] = names_.intern(parent).value;
+    if (!path.empty()) parents_[scope] = names_->intern(parent).value;
     return parents_[scope];
   }
   return entry->second;
@@ -190,6 +207,10 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
     case Role::kUnclipped: {
       Difference difference = forward_;
       difference.add(backward_);
+      if (difference.count == 0) {
+        difference.add(gradients_before_.total());
+        difference.unit = unit_alone_;
+      }
       return difference;
     }
     case Role::kLoss:
@@ -202,6 +223,11 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       return {};
     case Role::kReceived:
       return all_;
+    case Role::kGradientNorm: {
+      Difference difference = all_;
+      if (difference.count == 0) difference.add(gradients_now_.total());
+      return difference;
+    }
     default:  // nothing that flows
       return is_of_kernel(record) ? around(record, size) : all_;
   }
@@ -278,6 +304,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
     case Role::kGradient:
     case Role::kUnclipped:
       gradients_[parameter_key(record)] = difference.rms;
+      gradients_now_.add(difference);
       if (!difference.equal) soil(record);
       return;  // it is a source of parameters only
     case Role::kInitialBuffer:
@@ -317,7 +344,7 @@ std::optional<double> Sources::of_gradient(const ValueRecord& parameter) const {
 
 /// @return whether the module was inserted by torch.nn.utils.parametrize.
 bool Sources::is_parametrized(const ValueRecord& record) const {
-  return names_.text(record.key.scope).find("parametrizations.") != std::string_view::npos;
+  return names_->text(record.key.scope).find("parametrizations.") != std::string_view::npos;
 }
 
 bool Sources::is_summed_gradient(const ValueRecord& record) const {

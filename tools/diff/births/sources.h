@@ -39,10 +39,11 @@ inline constexpr double kGain = 8;
 class Sources {
  public:
   /// @param names  texts of the records' ids; parents of scopes are added.
-  explicit Sources(format::Definitions& names) : names_(names) {}
+  explicit Sources(format::Definitions& names) : names_(&names) {}
 
   void begin_step(const Lineage& lineage, size_t matches);
-  /// Takes values that only one run has, for the norms of its output gradients. Call it for the
+  /// Takes values that only one run has, for the norms of its output gradients and for the types
+  /// that gradients are made of. Call it for the
   /// baseline first. @param indices  in the step's values
   void take_alone(const StepRecords& step, std::span<const uint32_t> indices);
 
@@ -96,6 +97,7 @@ class Sources {
   void take_equal_step() {
     parameters_.clear();
     outputs_.clear();
+    gradients_before_ = {};
   }
 
  private:
@@ -113,6 +115,16 @@ class Sources {
     double absolute = 0;  ///< root mean square of the differences of a vector's elements
   };
 
+  /// All gradients of parameters in a step. Where nothing that they are made of was compared
+  /// (align/passes.h), their difference in the step before is what rounding has grown to.
+  struct Gradients {
+    double squares = 0, apart = 0;  ///< squared norms
+    bool equal = true;
+
+    void add(const Difference& one);
+    [[nodiscard]] Difference total() const;
+  };
+
   [[nodiscard]] bool is_parametrized(const ValueRecord& record) const;
   [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
   [[nodiscard]] uint32_t called(uint32_t scope) const;
@@ -126,7 +138,7 @@ class Sources {
   void take_input(const ValueRecord& record, const Difference& difference);
   void take_output(const ValueRecord& record, const Difference& difference);
 
-  format::Definitions& names_;
+  format::Definitions* names_;
   const Lineage* lineage_ = nullptr;
   std::vector<Difference> differences_;  ///< by match
   /// Outputs of this step and the previous one, by the baseline's hash: a program may keep an
@@ -144,6 +156,8 @@ class Sources {
   /// The last records, by scope.
   std::unordered_map<uint32_t, std::unordered_map<uint64_t, Difference>> buffers_;
   std::unordered_map<uint64_t, double> gradients_;
+  Gradients gradients_now_, gradients_before_;
+  double unit_alone_ = 0;  ///< unit roundoff of the coarsest output that one run alone has
   std::unordered_map<uint32_t, double> output_gradients_;  ///< by scope: sum of squared norms
   Difference forward_;  ///< `rows` and `size` are those of the last output: a loss is made of it
   Difference backward_, all_;

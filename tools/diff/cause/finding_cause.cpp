@@ -37,6 +37,24 @@ bool is_about_op_of(const FindingReport& finding, const RecordReport& root) {
          finding.phase == root.phase;
 }
 
+/// @return whether the finding is about the root's own value: a use of freed memory may be told when
+/// the memory is used again, after the value was recorded.
+bool is_about_value(const FindingReport& finding, const RecordReport& root) {
+  return !root.op.empty() &&
+         std::tie(finding.step, finding.phase, finding.scope, finding.call, finding.op,
+                  finding.slot) ==
+             std::tie(root.step, root.phase, root.scope, root.call, root.op, root.slot);
+}
+
+/// @return whether the finding is about what another rank may have sent to the root, in the same
+/// collective or as a message.
+bool is_of_sender(const FindingReport& finding, const RecordReport& root) {
+  const bool is_message = finding.op.ends_with("send") && root.op.ends_with("recv");
+  return finding.rank != root.rank && finding.step == root.step &&
+         finding.level == format::Level::kError && root.slot.starts_with("received:") &&
+         finding.slot.starts_with("sent:") && (is_message || finding.op == root.op);
+}
+
 /// @return whether the finding is about the op whose backward made the root, in the root's step.
 bool is_about_maker_of(const FindingReport& finding, const RootReport& root) {
   return root.made_by && finding.step == root.record.step && !finding.op.empty() &&
@@ -55,7 +73,7 @@ bool differs_by_chance(format::FindingKind kind) {
 }
 
 /// A larger weight means a better explanation.
-using Weight = std::tuple<bool, bool, bool, bool, bool, bool, uint32_t, uint64_t>;
+using Weight = std::tuple<bool, bool, bool, bool, bool, bool, bool, uint32_t, uint64_t>;
 
 }  // namespace
 
@@ -69,19 +87,23 @@ std::optional<FindingCause> find_cause(const RootReport& root, const Findings& b
     const SideReport& side = in_cand ? record.cand : record.base;
     for (size_t i = 0; i < own.list.size(); ++i) {
       const FindingReport& finding = own.list[i];
-      if (finding.suppressed || finding.rank != record.rank) continue;
+      const bool same_rank = finding.rank == record.rank, sent = is_of_sender(finding, record);
+      if (finding.suppressed || !(same_rank || sent)) continue;
       const bool error = finding.level == format::Level::kError;
       if (!error && finding.level != format::Level::kWarning) continue;
-      const bool same_memory = is_about_memory_of(finding, record, side);
+      const bool same_memory = same_rank && is_about_memory_of(finding, record, side);
       const bool of_maker = is_about_maker_of(finding, root);
       const bool in_both = has_counterpart(finding, in_cand ? base : cand);
       if (!error && !same_memory && !of_maker && !is_about_op_of(finding, record)) continue;
       if (!error && in_both && !differs_by_chance(finding.kind)) continue;
       const bool before =
           finding.step < record.step || (finding.step == record.step && finding.t_ns <= side.t_ns);
-      if (!before && !(same_memory && finding.step == record.step)) continue;
+      if (!before && !(same_memory && finding.step == record.step) &&
+          !is_about_value(finding, record) && !sent)
+        continue;
       // The reader of a stale value is affected by an earlier event in its memory.
-      const Weight weight{of_maker,
+      const Weight weight{same_rank,
+                          of_maker,
                           same_memory,
                           !in_both,
                           error,

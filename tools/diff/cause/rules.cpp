@@ -58,9 +58,23 @@ bool draws_random_numbers(const RootReport& root) {
 }
 
 std::optional<Cause> by_known_setting(const DiffResult& result) {
-  if (result.root->setting.empty()) return std::nullopt;
-  return Cause{
-      "setting", result.root->setting, {"no value before it differs by more than rounding"}};
+  const RootReport& root = *result.root;
+  if (root.setting.empty()) return std::nullopt;
+  const auto is_root = [&root](const FactDifference& one) {
+    return fact_text(one) == root.setting;
+  };
+  if (std::ranges::any_of(result.facts, is_root))
+    return Cause{"setting", root.setting, {"no value diverges before it is used"}};
+  const bool compared =
+      std::ranges::any_of(root.before, [](Shown phase) { return phase != Shown::kNotCompared; });
+  if (compared)
+    return Cause{"setting", root.setting, {"no value before it differs by more than rounding"}};
+  const auto fact = std::ranges::find_if(result.facts, [&root](const FactDifference& one) {
+    return one.kind == FactKind::kModule && one.configuration && was_before(one, root.record);
+  });
+  if (fact != result.facts.end())
+    return Cause{"setting", fact_text(*fact), {"no module's own output was compared before it"}};
+  return Cause{"setting", root.setting, {"nothing of its step was compared before it"}};
 }
 
 std::optional<Cause> by_write(const DiffResult& result) {
@@ -83,21 +97,40 @@ std::optional<Cause> by_write(const DiffResult& result) {
 /// @return whether a setting affects a phase: some affect only gradients or only evaluation.
 bool is_of_phase(const FactDifference& fact, Phase phase) {
   if (fact.name == "training in evaluation") return phase == Phase::kEvaluation;
+  if (fact.module_class.starts_with(kOfLoss)) return phase == Phase::kLoss;
   return phase == Phase::kBackward || (fact.name != "frozen" && fact.name != "tied");
 }
 
-/// The root is the gradient of a weight that two modules share in only one run.
+/// Two modules share a weight in only one run. The root is that weight's gradient, or its update if
+/// no gradient was compared; or an output of the module that has a weight of its own in the other
+/// run, if its weights are not known to be equal; or the weight that an op of that module takes.
 std::optional<Cause> by_shared_weight(const DiffResult& result) {
-  const RecordReport& root = result.root->record;
-  constexpr std::string_view kGradient = "grad:";
-  if (root.phase != Phase::kBackward || !root.slot.starts_with(kGradient)) return std::nullopt;
-  const std::string weight = '=' + path_in(root.scope, root.slot.substr(kGradient.size())) + ", ";
+  const RootReport& root = *result.root;
+  const RecordReport& record = root.record;
+  const Role role = role_of(record.slot);
+  const bool is_gradient = is_parameter_gradient(role);
+  const bool is_update = role == Role::kParameter && record.phase == Phase::kOptimizer &&
+                         root.parameter_gradients == Shown::kNotCompared;
+  const bool is_output = role == Role::kOutput && record.op.empty() && inputs_were_compared(root) &&
+                         agrees(record.comparison.worst_input) && !root.weights_are(Shown::kEqual);
+  const std::string weight = '=' + path_in(record.scope, std::string(name_of(record.slot))) + ", ";
+  const auto names_it = [&weight](const std::optional<std::string>& shared) {
+    return shared && (*shared + ", ").find(weight) != std::string::npos;
+  };
   for (const FactDifference& fact : result.facts) {
-    if (fact.name != "tied" || !was_before(fact, root)) continue;
-    for (const auto& side : {fact.base, fact.cand})
-      if (side && (*side + ", ").find(weight) != std::string::npos)
-        return Cause{
-            "setting", fact_text(fact), {"the first value that differs is that weight's gradient"}};
+    if (fact.name != "tied" || !was_before(fact, record)) continue;
+    if ((is_gradient || is_update) && (names_it(fact.base) || names_it(fact.cand)))
+      return Cause{"setting",
+                   fact_text(fact),
+                   {std::string("the first value that differs is that weight's ") +
+                    (is_gradient ? "gradient" : "update")}};
+    if (root.is_other_memory && is_in(fact, record.scope))
+      return Cause{"setting", fact_text(fact), {"an op of this module takes " + root.known_as}};
+    if (is_output && is_in(fact, record.scope))
+      return Cause{"setting",
+                   fact_text(fact),
+                   {"what this module took agrees, its result does not, and its weights are not "
+                    "known to be equal"}};
   }
   return std::nullopt;
 }
@@ -127,10 +160,15 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
   const std::string first = "the first value that differs is of ";
   const std::string module = first + tools::module_text(root.scope);
   const auto reason = [&](const auto& fits, const std::string& why) -> std::optional<Cause> {
-    for (const FactDifference& fact : result.facts)
-      if (fact.kind == FactKind::kModule && fact.configuration && was_before(fact, root) &&
-          is_of_phase(fact, root.phase) && fits(fact))
-        return Cause{"setting", fact_text(fact), {why}};
+    for (const FactDifference& fact : result.facts) {
+      const bool of_loss = fact.module_class.starts_with(kOfLoss);
+      // Losses that agreed in an earlier step are of functions that compute the same.
+      if (fact.kind == FactKind::kModule &&
+          (of_loss ? fact.step == root.step : fact.configuration) && was_before(fact, root) &&
+          is_of_phase(fact, root.phase) && fits(fact)) {
+        return Cause{"setting", fact_text(fact), {of_loss ? first + "the loss" : why}};
+      }
+    }
     return std::nullopt;
   };
   for (const std::string& scope : around(root.scope)) {
@@ -142,6 +180,26 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
   }
   return reason([&](const FactDifference& fact) { return is_hidden_inside(fact, *result.root); },
                 module + ", and this module is inside, whose own output was not compared");
+}
+
+/// The op takes the memory of another parameter, or the call whose result is the root takes inputs
+/// in one run that the other run does not give it.
+std::optional<Cause> by_other_inputs(const DiffResult& result) {
+  const RootReport& root = *result.root;
+  if (root.is_other_memory)
+    return Cause{"other-inputs",
+                 "op " + root.record.op + " takes " + root.known_as,
+                 {"other records of the same memory have these names"}};
+  if (root.taken_alone.empty() || !agrees(root.record.comparison.worst_input)) return std::nullopt;
+  const bool agreed_with_it =
+      std::ranges::any_of(result.one_sided, [&root](const OneSidedGroup& group) {
+        return group.scope == root.record.scope && group.slot.starts_with("input:") &&
+               group.first_step < root.record.step;
+      });
+  if (agreed_with_it) return std::nullopt;
+  return Cause{"other-inputs",
+               tools::module_text(root.record.scope) + " takes " + root.taken_alone + " alone",
+               {"what both runs give it agrees"}};
 }
 
 /// @return the evidence for an optimizer setting: the first differing value is an update.
@@ -166,6 +224,12 @@ std::optional<Cause> by_optimizer_state(const DiffResult& result) {
   const RootReport& root = *result.root;
   const StepOffset& offset = result.step_offset;
   const auto [wrong, all] = root.updates;
+  if (offset.overruled && root.record.phase == Phase::kOptimizer)
+    return Cause{"optimizer-state",
+                 "the optimizers had counted " + std::to_string(offset.overruled->first) + " | " +
+                     std::to_string(offset.overruled->second) +
+                     " updates before step 0: the state of one was not loaded",
+                 {"the runs begin with equal weights, and " + update_evidence(root)}};
   const bool at_first_update = offset.steps != 0 && wrong > 1 && wrong == all &&
                                root.record.step == std::abs(offset.steps) &&
                                root.before[static_cast<size_t>(Phase::kForward)] == Shown::kEqual &&
@@ -194,14 +258,17 @@ std::optional<Cause> by_type(const DiffResult& result) {
                {"the first value that differs has another type"}};
 }
 
-/// Data that are the other run's times one number.
+/// Data that are the other run's times one number, but for rounding: a function of them may be
+/// nearly a multiple.
 std::optional<Cause> by_scaled_input(const DiffResult& result) {
   const RecordReport& root = result.root->record;
   if (root.phase != Phase::kData && !result.root->came_in) return std::nullopt;
   const RecordReport& given = result.root->came_in ? *result.root->came_in : root;
   const auto factor =
       factor_of(given.base.stats, given.cand.stats, given.base.samples, given.cand.samples);
-  if (!factor) return std::nullopt;
+  constexpr double kRoundings = 8;
+  const double unit = std::max(unit_roundoff(given.base.dtype), unit_roundoff(given.cand.dtype));
+  if (!factor || factor->rest > kRoundings * std::max(unit, kSketchFloor)) return std::nullopt;
   return Cause{"scaled-input",
                given.slot + " of " + tools::module_text(given.scope) + " is " +
                    tools::number_text(factor->value, 4) +
@@ -225,7 +292,8 @@ std::optional<Cause> by_generator(const DiffResult& result) {
   const bool draws = root.weights_differ || root.record.phase == Phase::kData ||
                      (root.record.phase == Phase::kForward && draws_random_numbers(root));
   const FactDifference* fact = generator(result);
-  if (!draws || fact == nullptr) return std::nullopt;
+  const bool is_excluded = root.shown && root.shown->rule == "initialization";
+  if (!draws || fact == nullptr || is_excluded) return std::nullopt;
   const std::string what = root.weights_differ ? "the first values that differ are initial weights"
                            : root.record.phase == Phase::kData
                                ? "the first value that differs is data"
@@ -243,8 +311,20 @@ std::optional<Cause> by_code(const DiffResult& result) {
     return Cause{
         "code", fact_text(*fact), {"an optimizer is of this class", update_evidence(*result.root)}};
   }
+  if (!code.op_code.empty())
+    return Cause{"code", code.op_code, {"the first value that differs is of this op"}};
   if (!code.changed) return std::nullopt;
   return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
+}
+
+/// @return whether a function of the root's module may draw random numbers: of torch's own modules
+/// few do.
+bool may_draw(const RootReport& root) {
+  constexpr std::array kDrawing = {"Attention", "Transformer", "RNN", "LSTM", "GRU", "Fractional"};
+  const std::string& kind = root.code.qualified_class;
+  return !kind.starts_with("torch.nn.") || draws_random_numbers(root) ||
+         std::ranges::any_of(
+             kDrawing, [&kind](const char* one) { return kind.find(one) != std::string::npos; });
 }
 
 /// A function draws random numbers, as F.dropout in a module or between modules: its inputs agree,
@@ -253,7 +333,7 @@ std::optional<Cause> by_draws(const DiffResult& result) {
   const RootReport& root = *result.root;
   const bool is_made_here = root.record.slot.starts_with("output:") &&
                             !root.weights_are(Shown::kDifferent) && inputs_were_compared(root) &&
-                            agrees(root.record.comparison.worst_input);
+                            agrees(root.record.comparison.worst_input) && may_draw(root);
   const Phase phase = root.record.phase;
   if (!(phase == Phase::kForward && is_made_here) && !root.came_in) return std::nullopt;
   const auto fact = std::ranges::find_if(result.facts, [&](const FactDifference& one) {
@@ -290,6 +370,7 @@ std::optional<Cause> probable_cause(const DiffResult& result) {
                                  by_write,
                                  by_module_setting,
                                  by_shared_weight,
+                                 by_other_inputs,
                                  by_optimizer_setting,
                                  by_type,
                                  by_scaled_input,

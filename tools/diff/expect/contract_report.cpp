@@ -4,6 +4,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/diff/report/reports.h"
+#include "tools/report/junit.h"
 
 namespace convtrace::diff {
 namespace {
@@ -94,21 +95,14 @@ report::Brief brief_of(const ContractReport& report) {
 }
 
 void write_junit(const ContractReport& report, std::ostream& out) {
-  const JudgedContract& judged = report.judged;
-  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"convtrace expect\" tests=\""
-      << judged.clauses.size() << "\" failures=\"" << judged.count(Kept::kBroken) << "\" skipped=\""
-      << judged.count(Kept::kCannotTell) << "\">\n";
-  for (const JudgedClause& one : judged.clauses) {
-    out << "  <testcase classname=\"convtrace-expect\" name=\""
-        << tools::quote_markup(title_of(*one.clause)) << "\"";
-    if (one.kept == Kept::kKept) {
-      out << "/>\n";
-    } else {
-      out << ">\n    <" << (one.kept == Kept::kBroken ? "failure" : "skipped") << " message=\""
-          << tools::quote_markup(one.text) << "\"/>\n  </testcase>\n";
-    }
+  std::vector<report::JunitCase> cases;
+  for (const JudgedClause& one : report.judged.clauses) {
+    report::JunitCase& test = cases.emplace_back();
+    test.name = title_of(*one.clause);
+    if (one.kept == Kept::kBroken) test.failure = one.text;
+    if (one.kept == Kept::kCannotTell) test.skipped = one.text;
   }
-  out << "</testsuite>\n";
+  report::write_junit("convtrace expect", "convtrace-expect", cases, out);
 }
 
 }  // namespace convtrace::diff

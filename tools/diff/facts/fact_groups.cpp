@@ -85,6 +85,13 @@ bool is_class(std::string_view name, std::string_view path) {
   return path == python_module(name.substr(0, end)) + kind || path == "__main__" + kind;
 }
 
+bool is_class_named(std::string_view name, std::string_view kind) {
+  const size_t end = name.find(kClass);
+  if (end == name.npos) return false;
+  const std::string_view path = name.substr(end + kClass.size());
+  return path.substr(path.rfind('.') + 1) == kind;
+}
+
 bool is_class_at(std::string_view name, const CodePlace& place) {
   const size_t end = name.find(kClass);
   if (end == name.npos) return false;
@@ -167,8 +174,10 @@ std::string fact_text(const FactDifference& fact) {
     case FactKind::kModule: {
       const std::string many =
           fact.modules > 1 ? " (" + tools::counted(fact.modules, "module") + ")" : "";
-      const std::string where = fact.scope.empty() ? "the root module" : fact.scope;
-      return fact.module_class + ' ' + fact.name + values + " in " + where + many +
+      const std::string where = fact.module_class.starts_with(kOfLoss) ? ""
+                                : fact.scope.empty()                   ? " in the root module"
+                                                                       : " in " + fact.scope;
+      return fact.module_class + ' ' + fact.name + values + where + many +
              (fact.step == 0 || fact.step == format::kNoStep ? "" : from + " on");
     }
     case FactKind::kOptimizer: {
@@ -199,6 +208,8 @@ std::string code_text(const CodePlace& place) {
   std::string text = place.module_class + (place.changed ? ", whose code changed" : "");
   if (!place.forward.empty()) text += (text.empty() ? "" : ", ") + place.forward;
   if (!place.call.empty()) text += (text.empty() ? "" : ", ") + ("called at " + place.call);
+  if (!place.backward.empty())
+    text += (text.empty() ? "" : ", ") + ("the loss is passed back at " + place.backward);
   return text;
 }
 

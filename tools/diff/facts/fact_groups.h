@@ -32,6 +32,9 @@ namespace convtrace::diff {
 /// `model.Net`, or `__main__.Net` of a script.
 [[nodiscard]] bool is_class(std::string_view name, std::string_view path);
 
+/// @param name  of such a difference. @return whether it concerns a class of that name without path.
+[[nodiscard]] bool is_class_named(std::string_view name, std::string_view kind);
+
 /// @param name  of such a difference. @return whether it concerns the class of the code at `place`.
 [[nodiscard]] bool is_class_at(std::string_view name, const CodePlace& place);
 

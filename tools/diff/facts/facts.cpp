@@ -26,6 +26,9 @@ constexpr std::string_view kMode = "mode", kModeOfEvaluation = "mode.evaluation"
 constexpr std::string_view kCompiled = "compiled.";
 constexpr std::string_view kDropped = "compiled_dropped.";
 
+/// Facts of the functions that backward passes begin with: "loss.backward", "loss.backward:1".
+constexpr std::string_view kLossBackward = "loss.backward";
+
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 
 struct Known {
@@ -173,6 +176,9 @@ class FactDiff::Rank {
       if (ours != theirs) module(key.first, ours, "class", ours, theirs, step, true);
     } else if (key.second == "attributes") {
       attributes(key.first, *a, *b, step);
+    } else if (key.second.starts_with(kLossBackward)) {
+      settings(key.first, std::string(kOfLoss) + key.second.substr(kLossBackward.size()), *a, *b,
+               step, false);  // another function may compute the same
     } else if (key.second.starts_with("loss.")) {
       settings(key.first, key.second.substr(5), *a, *b, step, true);
     }
@@ -308,6 +314,8 @@ class FactDiff::Rank {
     auto names = base;
     names.insert(cand.begin(), cand.end());
     for (const auto& [name, ignored] : names) {
+      // Functions of other kinds have no reduction.
+      if (of.starts_with(kOfLoss) && (!base.contains(name) || !cand.contains(name))) continue;
       module(scope, of, name, value(base, name), value(cand, name), step, decides);
     }
   }
@@ -366,6 +374,7 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
       }
       if (key.second == "forward") place.forward = known.value;
       if (key.second == "call") place.call = known.value;
+      if (key.second == "backward.call") place.backward = known.value;
     }
   }
   return true;
@@ -420,7 +429,7 @@ void FactDiff::add(FactState other) {
     for (size_t run = 0; run < runs.size(); ++run) {
       CodePlace& place = state_.places[scope][run];
       for (const auto member : {&CodePlace::module_class, &CodePlace::qualified_class,
-                                &CodePlace::forward, &CodePlace::call})
+                                &CodePlace::forward, &CodePlace::call, &CodePlace::backward})
         if (!(runs[run].*member).empty()) place.*member = std::move(runs[run].*member);
     }
   }
@@ -438,6 +447,14 @@ CodePlace FactDiff::place_of(const std::string& scope, const std::string& op) co
   place.changed = std::ranges::any_of(state_.all, [&place](const FactDifference& fact) {
     return fact.kind == FactKind::kCode && is_class_at(fact.name, place);
   });
+  // Autograd names the backward of a Function by its class.
+  std::string_view kind = op;
+  if (kind.ends_with("Backward")) kind.remove_suffix(std::string_view("Backward").size());
+  const auto of_op = std::ranges::find_if(state_.all, [kind](const FactDifference& fact) {
+    return fact.kind == FactKind::kCode && fact.base && fact.cand &&
+           is_class_named(fact.name, kind);
+  });
+  if (of_op != state_.all.end()) place.op_code = fact_text(*of_op);
   return place;
 }
 

@@ -51,12 +51,17 @@ struct FactDifference {
 };
 inline constexpr size_t kMaxFactDifferences = 1000;
 
+/// In the place of a module's class, for the function that computed a loss: with ":1" behind it for
+/// that of a step's second backward pass. No class has such a name.
+inline constexpr std::string_view kOfLoss = "the loss";
+
 /// The place of a module's code; unknown texts are empty.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
   std::string qualified_class{};
-  std::string forward{}, call{};
-  bool changed = false;       ///< the class has other code in the other run
+  std::string forward{}, call{}, backward{};  ///< the last: the line that passes the loss back
+  bool changed = false;                       ///< the class has other code in the other run
+  std::string op_code{};      ///< for an op of a class of the program that has: how it changed
   GeneratedCall generated{};  ///< for a value inside a compiled region
 };
 

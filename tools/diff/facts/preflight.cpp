@@ -135,7 +135,8 @@ RunCommand command_of(const format::TraceMeta& meta) {
   RunCommand command{.words = meta.command_line,
                      .executable = value("run.executable"),
                      .directory = value("run.directory"),
-                     .python_path = value("run.pythonpath")};
+                     .python_path = value("run.pythonpath"),
+                     .compiled = is_compiled(meta)};
   constexpr std::string_view kOfFile = "code.";
   for (const auto& [name, hash] : meta.facts)
     if (name.starts_with(kOfFile) && name.ends_with(".py"))

@@ -30,6 +30,7 @@ struct RunCommand {
   /// Ranks that torchrun started on one machine; 0: they were started otherwise. `words` start
   /// them.
   uint32_t torchrun_ranks = 0;
+  bool compiled = false;  ///< torch.compile compiled a part of the program
 };
 
 /// @return how the trace's process was started; unknown parts are empty.

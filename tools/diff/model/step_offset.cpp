@@ -27,6 +27,15 @@ StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& c
           true};
 }
 
+std::optional<StepOffset> overruled_by_weights(const format::TraceMeta& base,
+                                               const format::TraceMeta& cand) {
+  const int64_t in_base = updates_before(base), in_cand = updates_before(cand);
+  if (in_base < 0 || in_cand < 0) return std::nullopt;
+  StepOffset offset;
+  offset.overruled = {in_base, in_cand};
+  return offset;
+}
+
 StepOffset by_weights(const StepOffset& known, int64_t by) {
   const std::string runs[] = {"baseline", "candidate"};
   const bool in_cand = by < 0;

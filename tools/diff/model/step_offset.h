@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "format/model/events.h"
 #include "format/model/meta.h"
@@ -38,6 +39,9 @@ struct StepOffset {
   int64_t steps = 0;
   std::string why;       ///< in words; empty: there is no offset
   bool counted = false;  ///< the optimizers' own counters tell one
+  /// Updates before step 0 by these counters, baseline and candidate, where the first weights are
+  /// equal although the counters are not.
+  std::optional<std::pair<int64_t, int64_t>> overruled{};
 
   [[nodiscard]] StepShift of_base() const { return shift(steps); }
   [[nodiscard]] StepShift of_cand() const { return shift(-steps); }
@@ -55,6 +59,11 @@ inline constexpr std::string_view kUpdatesBefore = "steps.updates_before";
 /// @param asked  the user's offset, which overrides the traces.
 [[nodiscard]] StepOffset step_offset(const format::TraceMeta& base, const format::TraceMeta& cand,
                                      std::optional<int64_t> asked);
+/// @return no offset, for runs that begin with equal weights although the counters of their optimizers
+/// differ: one has not loaded the optimizer's state. nullopt if one began with steps of inference,
+/// which change no weights.
+[[nodiscard]] std::optional<StepOffset> overruled_by_weights(const format::TraceMeta& base,
+                                                             const format::TraceMeta& cand);
 /// @return the offset of runs whose steps, numbered with `known`, are `by` apart: one of them begins
 /// with the weights that the other one has later.
 [[nodiscard]] StepOffset by_weights(const StepOffset& known, int64_t by);

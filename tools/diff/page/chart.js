@@ -1,4 +1,5 @@
-// Line charts over the steps, and histograms of stored values.
+// Line charts over the steps, and histograms of stored values. A library of charts (uPlot: 50 kB) would be larger than all
+// scripts of the page together (30 kB), and draws on a canvas, which is neither read out nor printed sharply.
 const SVG = $('empty').namespaceURI;  // in place of its address: the page names none
 const make = (name, attributes, parent) => {
   const node = document.createElementNS(SVG, name);
@@ -31,8 +32,8 @@ function apart(points) {
   return points.map((p) => ({x: p.x, cand: p.cand - p.base}));
 }
 // points: {x, base, cand, band}; a missing number leaves a gap. With `logs` sizes are drawn by their logarithm, and 0 on
-// the lowest line.
-function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
+// the lowest line. A difference above `limit` is one that rounding does not explain.
+function chart(figure, title, points, {logs = false, kinds = RUNS, limit = NaN} = {}) {
   figure.textContent = '';
   const difference = logs ? null : apart(points);
   if (difference) {
@@ -51,6 +52,7 @@ function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
   }
   const scaled = logs ? (v) => Math.log10(v) : (v) => v;
   let [low, high] = [Math.min, Math.max].map((pick) => (logs ? sizes.map(scaled) : values).reduce((a, b) => pick(a, b)));
+  if (limit > 0) { low = Math.min(low, scaled(limit)); high = Math.max(high, scaled(limit)); }
   if (logs) { low = Math.floor(low) - 1; high = Math.ceil(high); }
   if (low === high) { low -= Math.abs(low) * 0.05 + 1e-12; high += Math.abs(high) * 0.05 + 1e-12; }
   const W = widthOf(figure), first = points[0].x, last = points[points.length - 1].x;
@@ -66,6 +68,10 @@ function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
     const at = x(data.root_step), right = at > W / 2;
     make('line', {class: 'mark', x1: at, x2: at, y1: T, y2: H - B}, svg);
     make('text', {class: 'mark', x: at + (right ? -4 : 4), y: H - B - 4, 'text-anchor': right ? 'end' : 'start'}, svg).textContent = `root, step ${data.root_step}`;
+  }
+  if (limit > 0) {
+    make('line', {class: 'limit', x1: L, x2: W - R, y1: y(limit), y2: y(limit)}, svg);
+    make('text', {x: W - R, y: y(limit) - 3, 'text-anchor': 'end'}, svg).textContent = UNIT;
   }
   if (banded.length) {
     const edge = (sign, list) => list.map((p) => `${x(p.x)},${y(p.base + sign * p.band)}`).join(' ');
@@ -107,13 +113,15 @@ function chart(figure, title, points, {logs = false, kinds = RUNS} = {}) {
 }
 
 const perStep = (read) => data.per_step.map((s) => ({x: s.step ?? 0, base: read(s).base ?? NaN, cand: read(s).cand ?? NaN}));
-const growth = data.map.growth.map((sizes, i) => ({x: data.map.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN}))
+const growth = data.map.growth.map((sizes, i) => ({x: data.map.steps[i], cand: sizes?.[0] ?? NaN, base: sizes?.[1] ?? NaN, over: sizes?.[2] ?? NaN}))
     .filter((p) => p.x !== null);
 const CHARTS = [
   ['how far apart', () => ['differences that were measured, as shares of the values\' size', growth, {logs: true, kinds: [['cand', 'the largest'], ['base', 'the median']]}]],
+  ['against the limit', () => [`the largest difference, in units of ${UNIT}`, growth.map((p) => ({x: p.x, cand: p.over})), {logs: true, kinds: [['cand', 'the largest']], limit: 1}]],
   ['loss', () => ['loss', perStep((s) => s.loss)]],
   ['gradients', () => ['norm of all gradients', perStep((s) => s.gradient_norm)]],
 ];
+if (data.per_step.some((s) => s.unclipped_norm.base !== null)) CHARTS.push(['before clipping', () => ['norm of all gradients before clipping', perStep((s) => s.unclipped_norm)]]);
 CHARTS.forEach(([name, of], i) => {
   const tab = document.createElement('button');
   tab.type = 'button';

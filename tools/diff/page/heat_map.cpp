@@ -10,6 +10,13 @@ namespace {
 constexpr double kSmallest = 1e-12;  ///< smaller values fall into the first bin
 constexpr int kBinsPerDecade = 4;
 
+/// @return the measured difference in the units of Heat; NaN if it has no size.
+double in_units(const RecordReport& record) {
+  const Comparison& c = record.comparison;
+  const double unit = c.tolerance > 0 ? c.tolerance : unit_roundoff(record.base.dtype);
+  return is_measured(c.field) && unit > 0 ? c.difference / unit : NAN;
+}
+
 bool operator==(const HeatMap::Cell& a, const HeatMap::Cell& b) {
   return a.heat == b.heat && a.verdict == b.verdict;
 }
@@ -51,8 +58,7 @@ double size_of(const RecordReport& record) {
   const bool has_statistics = record.base.capture != format::Capture::kHash &&
                               record.cand.capture != format::Capture::kHash;
   if (c.field == Field::kHash && has_statistics && !agrees(c.verdict)) return kOutside;
-  const double unit = c.tolerance > 0 ? c.tolerance : unit_roundoff(record.base.dtype);
-  const double size = is_measured(c.field) && unit > 0 ? c.difference / unit : NAN;
+  const double size = in_units(record);
   if (!std::isfinite(size)) return NAN;
   return agrees(c.verdict) ? size : std::max(size, kOutside);
 }
@@ -62,11 +68,14 @@ Heat heat_of(const RecordReport& record) {
   if (verdict == Class::kUnmatched) return Heat::kOneSided;
   if (verdict == Class::kIdentical) return Heat::kEqual;
   const double size = size_of(record);
-  if (std::isnan(size)) return agrees(verdict) ? Heat::kUnmeasured : Heat::kNoNumber;
+  if (std::isnan(size)) {
+    if (agrees(verdict)) return Heat::kUnmeasured;
+    return record.comparison.field == Field::kHash ? Heat::kHashes : Heat::kNoNumber;
+  }
   constexpr double kLimits[] = {0.01, 0.1, 1, 10, 100, 1e3, 1e5};
   const auto at = std::ranges::lower_bound(kLimits, size) - std::begin(kLimits);
   const bool outside = size > 1;
-  return static_cast<Heat>(static_cast<int>(Heat::kTo001) + at + (outside ? 1 : 0));
+  return static_cast<Heat>(static_cast<int>(Heat::kTo001) + at + (outside ? 2 : 0));
 }
 
 void HeatMap::Sizes::add(double size) {
@@ -96,6 +105,7 @@ void HeatMap::add(uint32_t scope, uint32_t step, const RecordReport& record) {
     steps_[step].add(0);
   } else if (is_measured(c.field) && std::isfinite(c.difference)) {
     steps_[step].add(c.difference);
+    steps_[step].over = std::fmax(steps_[step].over, in_units(record));  // which may be NaN
   } else {
     steps_[step].unmeasured = true;
   }
@@ -117,7 +127,8 @@ tools::Json HeatMap::growth(std::span<const uint32_t> order) const {
     if (sizes.largest < 0 || (sizes.largest == 0 && sizes.unmeasured)) {
       list.push_back(tools::Json());
     } else {
-      list.push_back({tools::json_number(sizes.largest), tools::json_number(sizes.median())});
+      list.push_back({tools::json_number(sizes.largest), tools::json_number(sizes.median()),
+                      tools::json_number(sizes.over)});
     }
   }
   return list;

@@ -30,6 +30,7 @@ enum class Heat : uint8_t {
   kTo01,
   kTo1,
   kOneSided,  ///< only one run has the value
+  kHashes,    ///< other hashes, of values without statistics
   kTo10,
   kTo100,
   kTo1000,
@@ -59,8 +60,8 @@ class HeatMap {
   /// @return `steps_per_cell`; `lines`: for each module and phase its number, the phase, and runs
   /// of cells: a letter of the class ("a" the first one), one of the heat ("A" the first one), and
   /// the run's length, as "aB120fG3", or "-120" where nothing was compared; `growth`: for each step
-  /// the largest and the median difference as shares of the values' size, or null: of what differs
-  /// nothing was measured.
+  /// the largest and the median difference as shares of the values' size, and the largest in units of
+  /// its limit; or null: of what differs nothing was measured.
   [[nodiscard]] tools::Json json(std::span<const uint32_t> order, size_t limit = 500'000) const;
 
  private:
@@ -69,6 +70,7 @@ class HeatMap {
   struct Sizes {
     static constexpr int kBins = 64;
     double largest = -1;      ///< -1: nothing was measured
+    double over = 0;          ///< the largest, in units of its limit
     bool unmeasured = false;  ///< some differences have no size
     std::array<uint32_t, kBins> bins{};
     void add(double size);

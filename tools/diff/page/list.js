@@ -94,7 +94,8 @@ function showRow(row) {
   $('list').focus({preventScroll: true});
 }
 // Opens where the runs part, with a few values before it.
-const parted = shown.findIndex((i) => isBad(classOf(i)));
+const diverging = shown.findIndex((i) => isBad(classOf(i)));
+const parted = diverging >= 0 ? diverging : shown.findIndex((i) => classOf(i) > 0);
 if (parted > 0) {
   $('list').scrollTop = (parted - 3) * ROW_HEIGHT;
   select(parted);

@@ -5,10 +5,11 @@ const STEPS = data.map.steps ?? [], perCell = data.map.steps_per_cell, cellCount
 const CELL_STEPS = data.steps.map((step) => STEPS.indexOf(step));  // of the steps of rows
 const canvas = $('heat'), map = $('map');
 // As Heat in heat_map.h.
-const NOTHING = 0, MEASURED = 3, ONE_SIDED = 6, FIRST_OUTSIDE = 7, NO_NUMBER = 12;
+const NOTHING = 0, MEASURED = 3, ONE_SIDED = 6, HASHES = 7, NO_NUMBER = 13;
 const upTo = (n) => `up to ${n} x ${UNIT}`;
 const HEATS = ['nothing compared', 'equal', 'agrees, not measured', ...['0.01', '0.1', '1'].map(upTo), 'in one run only',
-               ...['10', '100', '1,000', '100,000'].map(upTo), `more than 100,000 x ${UNIT}`, 'differs, without a number'];
+               'differs, hashes alone are known', ...['10', '100', '1,000', '100,000'].map(upTo), `more than 100,000 x ${UNIT}`,
+               'differs, without a number'];
 const HEAT_COLORS = HEATS.map((_, i) => i && inStyle('--h' + i));
 
 // As in heat_map.cpp: a value of one run alone hides no difference.
@@ -117,9 +118,9 @@ function drawMap(whole = false) {
       const x = column >= 1 ? gutter + pixel * column : gutter + pixel, wide = Math.max(1, column - gap);
       pen.fillStyle = HEAT_COLORS[heat];
       pen.fillRect(x, y, wide, ROW - 1);
-      if (column < 6 || heat < FIRST_OUTSIDE) continue;
+      if (column < 6 || heat < HASHES) continue;
       pen.fillStyle = heat === NO_NUMBER ? background : mark;  // not by colour alone
-      if (heat === NO_NUMBER) pen.fillText('×', x + wide / 2 - 3.5, y + 12);
+      if (heat === NO_NUMBER || heat === HASHES) pen.fillText('×', x + wide / 2 - 3.5, y + 12);
       else pen.fillRect(x + wide / 2 - 1.5, y + ROW / 2 - 2, 3, 3);
     }
   }
@@ -254,5 +255,8 @@ HEATS.forEach((name, i) => {
   entry.append(box, name);
   $('legend').append(entry);
 });
-warm(-1);
+// It opens with the phase where the runs part: later phases of the same step hide it.
+const rootPhase = data.phases.indexOf(data.root_phase), opens = parts.some((part) => part.phase === rootPhase) ? rootPhase : -1;
+$('phase').value = opens;
+warm(opens);
 arrange();

@@ -135,7 +135,7 @@ class HtmlReport {
       return;
     }
     const FindingCause& cause = *probable.finding;
-    out_.paragraph("<b>" + quote_markup(finding_title(cause.finding, cause.in_cand)) + "</b>");
+    out_.paragraph("<b>" + quote_markup(title_of_cause(result_)) + "</b>");
     finding_body(cause.finding);
     const auto& findings = cause.in_cand ? result_.cand_findings : result_.base_findings;
     const std::vector<std::string> lines = rest_of_story(findings, cause.index);
@@ -178,7 +178,8 @@ class HtmlReport {
     add("Ranks: ", rank_lines(result_));
     add("Replicas: ", replica_lines(result_));
     add("Rounding: ", rounding_lines(result_));
-    add("", {renamed_text(result_), step_offset_text(result_.step_offset), waived_text(result_)});
+    add("", {renamed_text(result_), step_offset_text(result_.step_offset), waived_text(result_),
+             passes_text(result_)});
     add("Layouts: ", whole_lines(result_));
     add("One-sided: ", one_sided_lines(result_));
     add("Other form: ", other_form_lines(result_));
@@ -204,6 +205,8 @@ class HtmlReport {
     data["exact"] = result_.exact;
     data["ranks"] = result_.ranks.size();
     data["root_step"] = result_.root ? tools::step_json(result_.root->record.step) : tools::Json();
+    data["root_phase"] =
+        result_.root ? tools::Json(to_string(result_.root->record.phase)) : tools::Json();
     data["root_scope"] =
         result_.root ? tools::Json(tools::escape_text(result_.root->record.scope)) : tools::Json();
     data["histograms"] = root_ ? root_->histograms() : tools::Json::array();

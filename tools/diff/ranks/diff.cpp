@@ -12,7 +12,6 @@
 #include "tools/diff/facts/layouts.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/joined.h"
-#include "tools/diff/ranks/outcome.h"
 #include "tools/diff/read/equal_steps.h"
 #include "tools/diff/read/repetition.h"
 #include "tools/diff/verdict/coverage.h"
@@ -36,6 +35,34 @@ void begin_result(const TraceSet& base, const TraceSet& cand, const DiffInputs& 
   result.cand_command = command_of(cand.files.front().meta);
 }
 
+/// Compares facts up to the root: later differences cannot be its cause.
+void compare_facts(const TraceFile& base, const TraceFile& cand, RankPart& part) {
+  FactDiff facts;
+  facts.compare_code(base.meta, cand.meta);
+  if (part.last_base_step && part.last_cand_step) {
+    const std::optional<RootReport>& root = part.result.root;
+    uint32_t last = std::min(*part.last_base_step, *part.last_cand_step);
+    if (root) last = std::min(last, root->record.step);
+    if (!facts.compare_rank(base.path, cand.path, part.rank, part.result.step_offset, last,
+                            root.has_value(), part.result.renamed)) {
+      part.result.incomplete.push_back(
+          tools::numbered(MessageId::kNoFacts,
+                          "rank " + std::to_string(part.rank) + ": facts could not be compared"));
+    }
+  }
+  part.facts = facts.take();
+}
+
+/// Ends a rank's comparison. @param base_cut, cand_cut  whether a trace may end within its last step
+void end_part(bool base_cut, bool cand_cut, RankPart& part) {
+  DiffResult& result = part.result;
+  if (result.steps > 1 && part.ends_in_evaluation) --result.steps;
+  result.ranks = {{part.rank, result.values, result.root}};
+  const bool cut = (base_cut && part.uncompared_step == part.last_base_step) ||
+                   (cand_cut && part.uncompared_step == part.last_cand_step);
+  if (cut) part.uncompared_step.reset();
+}
+
 bool has_all_ranks(const TraceSet& set) {
   std::set<uint32_t> ranks;
   for (const TraceFile& file : set.files) ranks.insert(file.meta.rank);
@@ -49,9 +76,7 @@ class Diff {
   [[nodiscard]] bool run(DiffResult& result, std::string& error) {
     if (!open(error)) return false;
     const std::vector<RankPair> pairs = pair_ranks(base_, cand_, inputs_.rules.base_rank);
-    const bool whole = are_wholes(base_, cand_, inputs_.rules, [this] {
-      return placed_unlike(base_.files.front().path, cand_.files.front().path);
-    });
+    const bool whole = are_wholes();
     many_ranks_ = pairs.size() > 1;
     begin_result(base_, cand_, inputs_, result);
     Coverage coverage(base_, cand_, pairs, result);
@@ -60,12 +85,6 @@ class Diff {
       return false;
     joined.decide(inputs_.allow_incomplete);
     return true;
-  }
-
-  [[nodiscard]] bool run_part(bool of_several, RankPart& part, std::string& error) {
-    if (!open(error)) return false;
-    many_ranks_ = of_several;
-    return compare_rank(base_.files.front(), cand_.files.front(), part, error);
   }
 
  private:
@@ -82,6 +101,17 @@ class Diff {
       for (const TraceFile& file : set->files) total_ += file.events;
     }
     return true;
+  }
+
+  /// @return whether the runs are compared as wholes, not rank by rank: they divide their tensors or
+  /// their data among ranks differently, and every rank of both has a trace.
+  [[nodiscard]] bool are_wholes() const {
+    const DiffRules& rules = inputs_.rules;
+    if (rules.layouts != LayoutChoice::kAuto) return rules.layouts == LayoutChoice::kWhole;
+    if (!rules.base_rank.empty() || !has_all_ranks(base_) || !has_all_ranks(cand_)) return false;
+    const TraceFile &base = base_.files.front(), &cand = cand_.files.front();
+    if (base.meta.world_size != cand.meta.world_size) return true;
+    return base.meta.world_size > 1 && placed_unlike(base.path, cand.path);
   }
 
   /// Threads for each of the two traces; the comparing thread works on both.
@@ -165,7 +195,8 @@ class Diff {
       return false;
     result.why_exact = "the runs divide their work among ranks in two ways";
     const EqualSteps nothing_equal;
-    RankDiff diff(0, names_, launches_, nothing_equal, inputs_.rules, Exactness::kInexact, rows_);
+    RankDiff diff(names_, launches_, nothing_equal, inputs_.rules, Exactness::kInexact, rows_,
+                  part);
     prepare(diff, base_file, cand_file, differences);
     diff.excuse_layouts();
     WholeRuns runs(base, cand, names_, inputs_.rules);
@@ -176,14 +207,13 @@ class Diff {
       if (inputs_.on_progress) inputs_.on_progress(done, total_);
     });
     result.wholes = {base.size(), cand.size(), runs.apart(), runs.summed()};
-    add_gaps_of_wholes(base_, cand_, base, cand, runs, diff.outcome(), result);
+    add_gaps_of_wholes(base_, cand_, base, cand, runs, part);
     for (const Stream& stream : base)
       add_findings(result.base_findings, stream->findings(), stream->reader().meta().rank);
     for (const Stream& stream : cand)
       add_findings(result.cand_findings, stream->findings(), stream->reader().meta().rank);
-    compare_facts(base_file, cand_file, diff.outcome(), part);
-    take_outcome(std::move(diff.outcome()), std::ranges::any_of(base, is_cut),
-                 std::ranges::any_of(cand, is_cut), part);
+    compare_facts(base_file, cand_file, part);
+    end_part(std::ranges::any_of(base, is_cut), std::ranges::any_of(cand, is_cut), part);
     joined.add(std::move(part));
     return true;
   }
@@ -199,9 +229,19 @@ class Diff {
       if (!compare_rank(base_.files[static_cast<size_t>(pair.base)],
                         cand_.files[static_cast<size_t>(pair.cand)], part, error))
         return false;
+      if (many_ranks_ && !is_with_others(pair.rank)) {
+        part.base_replica.clear();
+        part.cand_replica.clear();
+        part.result.by_sums = 1;
+      }
       joined.add(std::move(part));
     }
     return true;
+  }
+
+  /// @return whether a rank is compared with other ranks of its run, too.
+  [[nodiscard]] bool is_with_others(uint32_t rank) const {
+    return many_ranks_ && inputs_.ranks.contains(rank);
   }
 
   /// @return whether a trace may end within its last step.
@@ -222,10 +262,14 @@ class Diff {
   bool compare_rank(const TraceFile& base, const TraceFile& cand, RankPart& part,
                     std::string& error) {
     const auto& asked = inputs_.rules.step_offset;
-    const StepOffset offset = step_offset(base.meta, cand.meta, asked);
+    StepOffset offset = step_offset(base.meta, cand.meta, asked);
+    if (const auto none = overruled_by_weights(base.meta, cand.meta);
+        !asked && offset.counted && none && begin_alike(base, cand, {}, true).value_or(false))
+      offset = *none;
     const uint64_t done = done_;
     // Rows cannot be taken back.
-    const bool is_settled = rows_ == nullptr || asked || begin_alike(base, cand, offset);
+    const bool is_settled =
+        rows_ == nullptr || asked || begin_alike(base, cand, offset).value_or(true);
     RankPart first = part;
     first.result.step_offset = offset;
     if (!compare_steps(base, cand, is_settled ? rows_ : nullptr, first, error)) return false;
@@ -240,13 +284,17 @@ class Diff {
     return compare_steps(base, cand, rows_, part, error);
   }
 
-  bool begin_alike(const TraceFile& base_file, const TraceFile& cand_file,
-                   const StepOffset& offset) {
+  /// @param also_data  the first data have to be equal, too.
+  std::optional<bool> begin_alike(const TraceFile& base_file, const TraceFile& cand_file,
+                                  const StepOffset& offset, bool also_data = false) {
     Stream base, cand;
     std::string error;  // told by the comparison
-    return !open_stream(base_file, offset.of_base(), base, error) ||
-           !open_stream(cand_file, offset.of_cand(), cand, error) ||
-           FirstWeights::begin_alike(base->peek(), cand->peek());
+    if (!open_stream(base_file, offset.of_base(), base, error) ||
+        !open_stream(cand_file, offset.of_cand(), cand, error))
+      return std::nullopt;
+    const StepRecords *a = base->peek(), *b = cand->peek();
+    if (also_data && !FirstWeights::take_same_data(a, b)) return false;
+    return FirstWeights::begin_alike(a, b);
   }
 
   /// @param part  has the offset of the steps.
@@ -273,7 +321,8 @@ class Diff {
         !open_noise(part.rank, base_file, offset.of_base(), noise, error)) {
       return false;
     }
-    equal = equal_steps(*base, *cand, !noise.empty(), rows != nullptr, offset);
+    equal = equal_steps(*base, *cand,
+                        !noise.empty() || rows != nullptr || is_with_others(part.rank), offset);
     base->leave_out(equal, Side::kBase);
     cand->leave_out(equal, Side::kCand);
     const ExactnessDecision exact =
@@ -281,7 +330,7 @@ class Diff {
                          all_repeat(base_file, part.rank));
     result.exact = exact.exactness == Exactness::kExact;
     result.why_exact = exact.why;
-    RankDiff diff(part.rank, names_, launches_, equal, inputs_.rules, exact.exactness, rows);
+    RankDiff diff(names_, launches_, equal, inputs_.rules, exact.exactness, rows, part);
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
         [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });
@@ -291,25 +340,23 @@ class Diff {
         inputs_.on_progress(done_ + base->position() + cand->position(), total_);
     });
     done_ += base_file.events + cand_file.events;
-    if (auto& root = diff.outcome().root) stored.compare(*root);
-    add_gaps(part.rank, many_ranks_, *base, *cand, diff.outcome(), result);
+    if (result.root) stored.compare(*result.root);
+    add_gaps(many_ranks_, *base, *cand, part);
     add_findings(result.base_findings, base->findings(), part.rank);
     add_findings(result.cand_findings, cand->findings(), part.rank);
     AliasPatterns::compare(base->alias_patterns(), cand->alias_patterns(), part.rank, names_,
                            result.alias_patterns);
-    compare_facts(base_file, cand_file, diff.outcome(), part);
-    take_outcome(std::move(diff.outcome()), is_cut(base), is_cut(cand), part);
+    compare_facts(base_file, cand_file, part);
+    end_part(is_cut(base), is_cut(cand), part);
     return true;
   }
 
+  /// @param every_value  for a report of every value, for the noise of later steps, or to compare
+  /// ranks with each other.
   [[nodiscard]] EqualSteps equal_steps(const StepStream& base, const StepStream& cand,
-                                       bool has_noise, bool has_rows,
-                                       const StepOffset& offset) const {
+                                       bool every_value, const StepOffset& offset) const {
     // With other names the steps cannot be compared by their sums.
     if (!inputs_.rules.renames.empty() || !inputs_.rules.moved.empty()) return {};
-    // All values are needed for a report of every value, for the noise of later steps, and to
-    // compare ranks with each other.
-    const bool every_value = has_rows || has_noise || many_ranks_;
     return {base.reader(), cand.reader(), every_value, offset};
   }
 
@@ -339,43 +386,8 @@ class Diff {
 
 }  // namespace
 
-bool are_wholes(const TraceSet& base, const TraceSet& cand, const DiffRules& rules,
-                const std::function<bool()>& placed_unlike) {
-  if (rules.layouts != LayoutChoice::kAuto) return rules.layouts == LayoutChoice::kWhole;
-  if (!rules.base_rank.empty() || !has_all_ranks(base) || !has_all_ranks(cand)) return false;
-  const uint32_t size = base.files.front().meta.world_size;
-  if (size != cand.files.front().meta.world_size) return true;
-  return size > 1 && placed_unlike();
-}
-
 bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result, std::string& error) {
   return Diff(inputs, rows).run(result, error);
-}
-
-bool compare_pair(const DiffInputs& inputs, bool of_several, RankPart& part, std::string& error) {
-  return Diff(inputs, nullptr).run_part(of_several, part, error);
-}
-
-void join_parts(const DiffInputs& inputs, const TraceSet& base, const TraceSet& cand,
-                std::span<std::optional<RankPart>> parts, DiffResult& result) {
-  const std::vector<RankPair> pairs = pair_ranks(base, cand, inputs.rules.base_rank);
-  begin_result(base, cand, inputs, result);
-  Coverage coverage(base, cand, pairs, result);
-  Joined joined(base, cand, pairs, result);
-  size_t next = 0;
-  for (const RankPair& pair : pairs) {
-    if (pair.base < 0 || pair.cand < 0) {
-      coverage.add_one_sided(pair);
-    } else if (next < parts.size() && parts[next]) {
-      joined.add(*std::move(parts[next++]));
-    } else {
-      ++next;
-      result.incomplete.push_back(tools::numbered(
-          MessageId::kUnreadable,
-          "rank " + std::to_string(pair.rank) + ": the task that compares it has failed"));
-    }
-  }
-  joined.decide(inputs.allow_incomplete);
 }
 
 }  // namespace convtrace::diff

@@ -65,12 +65,29 @@ bool parted_before(const RootReport& root, const FactDifference& fact) {
   return root.record.step <= fact.step;
 }
 
+/// Another class may compute the same, and a flag of a module shows in its values or is of how they
+/// are computed. Of numbers, values may be too near to each other to show anything.
+bool may_compute_the_same(const FactDifference& fact) {
+  const auto is_flag = [](const std::optional<std::string>& value) {
+    return value == "True" || value == "False";
+  };
+  return fact.name == "class" ||
+         (fact.kind == FactKind::kModule && is_flag(fact.base) && is_flag(fact.cand));
+}
+
 /// A setting that differs is certain as a root, while values with rounding only hint at it or do
 /// not show it.
 /// @return the first setting of a module or an optimizer that differs, if some value differs too
 /// and none diverges before the setting is used.
 std::optional<RootReport> setting_root(const DiffResult& result) {
-  const auto is_setting = [](const FactDifference& fact) { return fact.configuration; };
+  const bool has_other_buffers = std::ranges::any_of(
+      result.one_sided,
+      [](const OneSidedGroup& group) { return group.slot.starts_with("buffer:"); });
+  const auto is_setting = [&](const FactDifference& fact) {
+    if (!fact.configuration) return false;
+    if (!may_compute_the_same(fact)) return true;
+    return has_other_buffers || (result.root && result.root->record.step == fact.step);
+  };
   const auto settings = std::ranges::find_if(result.facts, is_setting);
   if (settings == result.facts.end() || !result.first_bit_difference) return std::nullopt;
   const FactDifference* first = &*settings;
@@ -133,6 +150,7 @@ void Joined::add_counts(const RankPart& part) {
   result_.launches += one.launches;
   result_.steps += one.steps;
   result_.waived += one.waived;
+  result_.by_sums += one.by_sums;
   result_.bits_unknown += one.bits_unknown;
   result_.bits_known &= one.bits_known;
   result_.allowance.add(one.allowance);
@@ -251,6 +269,7 @@ void Joined::decide(bool allow_incomplete) {
     if (!*root || (*root)->in_no_module) continue;
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
+    if (record.phase != format::Phase::kLoss || record.call != 0) (*root)->code.backward.clear();
     // A backward pass of the program's own, or of another version, may write in place itself.
     const CodePlace made_in = (*root)->known_as.empty()
                                   ? (*root)->code

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tools/diff/facts/facts.h"
-#include "tools/diff/ranks/rank_part.h"
+#include "tools/diff/verdict/rank_part.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/trace/model/replicas.h"
 #include "tools/trace/read/trace_set.h"

@@ -1,6 +1,7 @@
 #include "tools/diff/read/step_stream.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "format/model/op_names.h"
@@ -51,18 +52,10 @@ const StepRecords* StepStream::peek() {
       if (at_end_) return nullptr;
       continue;
     }
-    // kNoStep sorts last and does not show how far the other steps are.
-    auto newest = std::prev(open_.end());
-    if (newest->first == format::kNoStep && newest != open_.begin()) --newest;
-    const uint32_t oldest = open_.begin()->first;
-    if (!at_end_ && (newest->first == format::kNoStep || newest->first - oldest <= kLateSteps)) {
-      continue;
-    }
-    ready_ = std::move(open_.begin()->second);
-    open_.erase(open_.begin());
-    given_out_ = oldest;
+    if (!at_end_ && !open_.is_first_whole()) continue;
+    ready_ = open_.take_first().second;
     put_in_order(*ready_);
-    const bool last = at_end_ && (open_.empty() || open_.begin()->first == format::kNoStep);
+    const bool last = at_end_ && (open_.empty() || open_.first() == format::kNoStep);
     ready_->may_be_cut = last && reader_->state() == reader::TraceState::kUnclosed;
   }
   return &*ready_;
@@ -92,8 +85,9 @@ void StepStream::put_in_order(StepRecords& step) {
 }
 
 void StepStream::pop() {
-  if (ready_) spare_ = std::move(ready_);
-  ready_.reset();
+  if (!ready_) return;
+  ready_->clear();
+  open_.reuse(*std::exchange(ready_, std::nullopt));
 }
 
 bool StepStream::read_one() {
@@ -109,8 +103,7 @@ bool StepStream::read_one() {
   } else if (const auto* op = std::get_if<format::Op>(event)) {
     take(*op);
   } else if (const auto* loss = std::get_if<format::Loss>(event)) {
-    const auto reason = static_cast<size_t>(loss->reason);
-    if (reason < lost_.size()) lost_[reason] += loss->count;
+    losses_.take(*loss);
   }
   return true;
 }
@@ -137,16 +130,9 @@ bool StepStream::takes(uint32_t step) {
 }
 
 StepRecords* StepStream::open_step(uint32_t step) {
-  if (given_out_ && step <= *given_out_) return nullptr;
-  const auto [entry, is_new] = open_.try_emplace(step);
-  StepRecords& records = entry->second;
-  if (is_new && spare_) {
-    records = std::move(*spare_);
-    records.clear();
-    spare_.reset();
-  }
-  records.step = step;
-  return &records;
+  StepRecords* const records = open_.at(step);
+  if (records != nullptr) records->step = step;
+  return records;
 }
 
 void StepStream::take(const format::TensorStats& event) {

@@ -2,9 +2,8 @@
 /// @file step_stream.h
 /// Reads one trace step by step, in ascending order, with a few steps in memory.
 ///
-/// Results of GPU work arrive after the events that follow them, so a step comes out when the trace
-/// is two steps further; values that arrive later are counted. Within a step, records are sorted by
-/// time, which is the order in which they happened.
+/// A step comes out when it is whole (open_steps.h); values that arrive later are counted. Within a
+/// step, records are sorted by time, which is the order in which they happened.
 ///
 /// Place:    rank_diff.h reads the two traces of a rank (and repetitions) with it, in lockstep.
 /// Threads:  not thread-safe.
@@ -12,7 +11,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,7 +24,9 @@
 #include "tools/diff/read/launch_keys.h"
 #include "tools/diff/read/moved_parameters.h"
 #include "tools/diff/read/step_source.h"
+#include "tools/trace/model/losses.h"
 #include "tools/trace/model/record.h"
+#include "tools/trace/read/open_steps.h"
 #include "tools/trace/read/shared_names.h"
 
 namespace convtrace::diff {
@@ -54,9 +54,7 @@ class StepStream final : public StepSource {
   [[nodiscard]] const Findings& findings() const { return findings_; }
   /// The patterns of the steps that both runs read.
   [[nodiscard]] const AliasPatterns& alias_patterns() const { return patterns_; }
-  [[nodiscard]] uint64_t lost(format::LossReason reason) const {
-    return lost_[static_cast<size_t>(reason)];
-  }
+  [[nodiscard]] const Losses& losses() const { return losses_; }
   /// Number of the trace's events that were read.
   [[nodiscard]] uint64_t position() const { return position_; }
   /// Number of values that arrived after their step had come out, and were not compared.
@@ -99,15 +97,13 @@ class StepStream final : public StepSource {
   LaunchKeys& launches_;
   StepShift shift_;
   MovedParameters moved_;
-  std::map<uint32_t, StepRecords> open_;
+  OpenSteps<StepRecords> open_;
   std::optional<StepRecords> ready_;
-  std::optional<StepRecords> spare_;   ///< its memory is used for the next step
-  std::vector<Counted> counted_;       ///< the counters of the last returned step
-  std::optional<uint32_t> given_out_;  ///< the last returned step
+  std::vector<Counted> counted_;  ///< the counters of the last returned step
   bool at_end_ = false;
   Findings findings_;
   AliasPatterns patterns_;
-  std::array<uint64_t, format::kEnumCount<format::LossReason>> lost_{};
+  Losses losses_;
   const EqualSteps* equal_ = nullptr;
   Side side_ = Side::kBase;
   // The step of the last event, and the kinds of events taken from it.

@@ -56,9 +56,7 @@ bool is_scalar(const RecordReport& record) {
 }
 
 bool is_compiled(const DiffResult& result) {
-  return !result.root->code.generated.kernel.empty() ||
-         std::ranges::any_of(result.preflight,
-                             [](const PreflightEntry& one) { return one.name == "compiled"; });
+  return result.base_command.compiled || result.cand_command.compiled;
 }
 
 /// The option that records the ops of a module; the root module has no name.
@@ -304,7 +302,7 @@ std::vector<std::string> before_hidden(const DiffResult& result) {
     const auto until = [&](const std::string& output, StepShift shift) {
       return [steps = "0-" + step_text(hidden.step - 1, shift),
               output = output + (many ? "/r%r.ctrace" : ".ctrace")](const std::string& here) {
-        return "convtrace run --output " + here + output + " --steps " + steps;
+        return "convtrace run --overwrite --output " + here + output + " --steps " + steps;
       };
     };
     const StepOffset& offset = result.step_offset;
@@ -349,7 +347,17 @@ std::vector<std::string> next_commands(const DiffResult& result) {
             tools::quote_shell(result.cand_path) + " --step-offset " +
             std::to_string(result.step_offset.steps + *root.offset)};
   if (result.wholes) return {};  // stored values are of single ranks
-  if (is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer))) return {};
+  // No rule names what ranks exchange outside of modules.
+  if (root.record.phase == format::Phase::kCommunication) return {};
+  const bool is_number = is_scalar(root.record) && (!root.consumer || is_scalar(*root.consumer));
+  // The elements of one number are known. The ops that a module made it with are not.
+  const bool is_told = result.cause && result.cause->rule == "setting";
+  if (is_number && (is_told || !computes_itself(root))) return {};
+  // Such a cause is told by the data of several steps: the elements of one add nothing to it.
+  constexpr std::string_view kOfSteps[] = {"order", "other-data", "generator"};
+  if (root.record.phase == format::Phase::kData && result.cause &&
+      std::ranges::find(kOfSteps, result.cause->rule) != std::end(kOfSteps))
+    return {};
   // Both runs have stored it, or what became of it.
   if (root.record.elements || (root.consumer && root.consumer->elements)) return {};
   const RunCommand& of_base = result.base_command;
@@ -375,8 +383,8 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   const auto recording = [&](const std::string& output, const std::string& steps) {
     return [output = output + (many ? "/r%r.ctrace" : ""), steps,
             also = further_records(result)](const std::string& here) {
-      return "convtrace run --output " + here + output + " --steps " + steps + also + " --config " +
-             here + kRuleFile;
+      return "convtrace run --overwrite --output " + here + output + " --steps " + steps + also +
+             " --config " + here + kRuleFile;
     };
   };
   if (!parts.empty()) lines.push_back("# first put back the baseline's " + parts);

@@ -193,13 +193,19 @@ Json summary_json(const StepSummary& s) {
   const auto number = [](const std::optional<double>& value) {
     return value ? tools::json_number(*value) : Json();
   };
-  const auto norm = [&](double squares) {
-    return s.gradients == 0 ? Json() : tools::json_number(std::sqrt(squares));
+  const auto norm = [](uint64_t gradients, double squares) {
+    return gradients == 0 ? Json() : tools::json_number(std::sqrt(squares));
   };
   return {{"rank", s.rank},
           {"step", step_json(s.step)},
+          {"passes", {{"base", s.base_passes}, {"cand", s.cand_passes}}},
           {"loss", {{"base", number(s.base_loss)}, {"cand", number(s.cand_loss)}}},
-          {"gradient_norm", {{"base", norm(s.base_gradients)}, {"cand", norm(s.cand_gradients)}}},
+          {"gradient_norm",
+           {{"base", norm(s.gradients, s.base_gradients)},
+            {"cand", norm(s.gradients, s.cand_gradients)}}},
+          {"unclipped_norm",
+           {{"base", norm(s.unclipped, s.base_unclipped)},
+            {"cand", norm(s.unclipped, s.cand_unclipped)}}},
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 
@@ -319,7 +325,7 @@ Json cause_json(const DiffResult& result) {
   if (finding) {
     const FindingCause& cause = *finding;
     Json json = {{"rule", rule},
-                 {"text", finding_title(cause.finding, cause.in_cand)},
+                 {"text", title_of_cause(result)},
                  {"evidence", Json::array({cause.finding.message})}};
     json.update(finding_json(cause.finding));
     json["run"] = cause.in_cand ? "cand" : "base";
@@ -372,8 +378,7 @@ report::Brief brief_of(const DiffResult& result) {
                       .confidence = confidence_of(result)};
   if (result.cause) {
     const auto& finding = result.cause->finding;
-    brief.cause = finding ? finding_title(finding->finding, finding->in_cand)
-                          : tools::escape_text(result.cause->text);
+    brief.cause = finding ? title_of_cause(result) : tools::escape_text(result.cause->text);
     append(brief.evidence,
            finding ? std::vector{finding->finding.message} : result.cause->evidence);
   }
@@ -438,6 +443,7 @@ Json json_report(const DiffResult& result) {
                                 {"step", parting.step},
                                 {"in_gradients", parting.in_gradients}});
   }
+  json["ranks_by_sums"] = result.by_sums;
   json["alias_patterns"] = Json::array();
   for (const AliasDifference& one : result.alias_patterns) {
     json["alias_patterns"].push_back({{"kind", "alias-pattern-differs"},

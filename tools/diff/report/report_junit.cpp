@@ -3,20 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "tools/common/escape.h"
 #include "tools/diff/report/report_parts.h"
+#include "tools/report/junit.h"
 
 namespace convtrace::diff {
 namespace {
 
-struct Case {
-  std::string name;
-  std::string failure;  ///< empty: passed
-  std::string details;
-};
+using Case = report::JunitCase;
 
 Case rank_case(const RankReport& rank) {
-  Case test{"rank " + std::to_string(rank.rank) + ": values agree", "", ""};
+  Case test{.name = "rank " + std::to_string(rank.rank) + ": values agree"};
   if (!rank.root) return test;
   const RecordReport& record = rank.root->record;
   test.failure =
@@ -28,7 +24,7 @@ Case rank_case(const RankReport& rank) {
 }
 
 Case findings_case(const std::string& run, const Findings& findings, bool in_cand) {
-  Case test{run + ": no error-level findings", "", ""};
+  Case test{.name = run + ": no error-level findings"};
   if (findings.errors == 0) return test;
   test.failure = std::to_string(findings.errors) + " error-level findings";
   for (const FindingReport& finding : findings.list) {
@@ -44,26 +40,12 @@ void write_junit_report(const DiffResult& result, std::ostream& out) {
   std::vector<Case> cases;
   const bool is_open =
       result.verdict == Verdict::kIncomplete || result.verdict == Verdict::kCannotTell;
-  cases.push_back(
-      {"the runs can be compared", is_open ? headline(result) : result.why_not_comparable, ""});
+  cases.push_back({.name = "the runs can be compared",
+                   .failure = is_open ? headline(result) : result.why_not_comparable});
   for (const RankReport& rank : result.ranks) cases.push_back(rank_case(rank));
   cases.push_back(findings_case("baseline", result.base_findings, false));
   cases.push_back(findings_case("candidate", result.cand_findings, true));
-  size_t failures = 0;
-  for (const Case& test : cases) failures += test.failure.empty() ? 0 : 1;
-
-  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"convtrace-diff\" tests=\""
-      << cases.size() << "\" failures=\"" << failures << "\">\n";
-  for (const Case& test : cases) {
-    out << "  <testcase classname=\"convtrace-diff\" name=\"" << tools::quote_markup(test.name);
-    if (test.failure.empty()) {
-      out << "\"/>\n";
-      continue;
-    }
-    out << "\">\n    <failure message=\"" << tools::quote_markup(test.failure) << "\">"
-        << tools::quote_markup(test.details) << "</failure>\n  </testcase>\n";
-  }
-  out << "</testsuite>\n";
+  report::write_junit("convtrace-diff", "convtrace-diff", cases, out);
 }
 
 }  // namespace convtrace::diff

@@ -74,6 +74,21 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
   return shortened(std::move(lines), kSaid);
 }
 
+std::string passes_text(const DiffResult& result) {
+  const auto parted = [](const StepSummary& one) { return one.parted != Parted::kNothing; };
+  const auto first = std::ranges::find_if(result.summaries, parted);
+  if (first == result.summaries.end()) return "";
+  const auto steps = static_cast<uint64_t>(std::count_if(first, result.summaries.end(), parted));
+  return tools::count_text(first->base_passes) + " | " + tools::count_text(first->cand_passes) +
+         " backward passes in step " + std::to_string(first->step) +
+         (steps > 1 ? ", and unlike numbers in " + tools::counted(steps - 1, "further step") : "") +
+         ": losses were paired by value, and " +
+         (first->parted == Parted::kCalls
+              ? "what single calls and passes compute was not compared, since the step's data are "
+                "divided otherwise"
+              : "what single passes compute was not compared");
+}
+
 std::vector<std::string> whole_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   if (!result.wholes) return {};

@@ -114,6 +114,10 @@ std::vector<std::string> replica_lines(const DiffResult& result) {
         (parting.in_gradients ? ", already in its gradients: they were not reduced alike"
                               : ", with equal gradients: the updates differ"));
   }
+  if (result.by_sums != 0)
+    lines.push_back(tools::counted(result.by_sums, "rank") +
+                    " not compared with others of the run, by --ranks: their steps with equal sums "
+                    "in both runs count as equal and were not read");
   return lines;
 }
 
@@ -209,6 +213,13 @@ std::string finding_title(const FindingReport& finding, bool in_cand) {
   return text;
 }
 
+std::string title_of_cause(const DiffResult& result) {
+  const FindingCause& cause = *result.cause->finding;
+  const bool of_another = cause.finding.rank != result.root->record.rank;
+  return finding_title(cause.finding, cause.in_cand) +
+         (of_another ? ", on rank " + std::to_string(cause.finding.rank) : "");
+}
+
 std::string cause_text(const DiffResult& result) {
   if (!result.cause || result.cause->finding) return "";
   std::string text = escape_text(result.cause->text);
@@ -234,8 +245,8 @@ std::vector<std::string> advice(const DiffResult& result) {
             "both runs in higher precision (f64 in place of f32, f32 in place of bf16), or one "
             "change at a time."};
   }
-  const bool other_size =
-      result.root && result.root->record.comparison.field == Field::kShape && !result.wholes;
+  const bool other_size = result.root && !result.root->is_other_memory && !result.wholes &&
+                          result.root->record.comparison.field == Field::kShape;
   const bool other_ranks = std::ranges::find(result.preflight, "world size",
                                              &PreflightEntry::name) != result.preflight.end();
   if (other_size && (other_ranks || result.ranks.size() > 1)) {

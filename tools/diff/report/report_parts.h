@@ -97,6 +97,9 @@ struct StepRow {
 /// The combined ranks, and values that could not be combined; none if ranks are compared one by
 /// one.
 [[nodiscard]] std::vector<std::string> whole_lines(const DiffResult& result);
+/// Steps in which one run makes more backward passes, and what of them was not compared; "" if there
+/// are none.
+[[nodiscard]] std::string passes_text(const DiffResult& result);
 /// Inputs that have another type or shape while the outputs agree: their number, "" if there are
 /// none; and a line for each slot and pair of forms.
 [[nodiscard]] std::string other_form_text(const DiffResult& result);
@@ -115,6 +118,8 @@ struct StepRow {
 
 /// "freed-under-output (error) in the candidate, step 0, h.0.mlp, op demo::gelu, output:0"
 [[nodiscard]] std::string finding_title(const FindingReport& finding, bool in_cand);
+/// @pre the cause of the root is a finding
+[[nodiscard]] std::string title_of_cause(const DiffResult& result);
 
 /// @return the probable cause and its evidence: "LayerNorm eps: 1e-05 | 1e-06 in h.*.ln (the first
 /// value that differs is of this module)"; "" if no rule applies, or the cause is a finding.

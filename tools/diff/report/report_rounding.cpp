@@ -170,9 +170,9 @@ std::string hidden_text(const DiffResult& result) {
 }
 
 std::string other_form_text(const DiffResult& result) {
-  const uint64_t inputs = result.counts[static_cast<size_t>(Class::kOtherForm)];
-  if (inputs == 0) return "";
-  return ", but for " + tools::counted(inputs, "input") +
+  const uint64_t values = result.counts[static_cast<size_t>(Class::kOtherForm)];
+  if (values == 0) return "";
+  return ", but for " + tools::counted(values, "value") +
          " in another form, of which the same was made";
 }
 

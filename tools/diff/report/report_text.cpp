@@ -56,6 +56,7 @@ class TextReport {
     for (const std::string& text : rank_lines(result_)) line("ranks       ", text);
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
     for (const std::string& text : whole_lines(result_)) line("layouts     ", text);
+    line("passes      ", passes_text(result_));
     for (const std::string& text : one_sided_lines(result_)) line("one-sided   ", text);
     for (const std::string& text : other_form_lines(result_)) line("other form  ", text);
     line("ignored     ", waived_text(result_));
@@ -117,10 +118,10 @@ class TextReport {
     if (!result_.cause || !result_.cause->finding) return;
     const FindingCause& cause = *result_.cause->finding;
     out_ << "\n";
-    line("probable cause  ",
-         finding_title(cause.finding, cause.in_cand) +
-             (cause.same_memory ? "; it is about the memory of the root" : ""),
-         "1");
+    line(
+        "probable cause  ",
+        title_of_cause(result_) + (cause.same_memory ? "; it is about the memory of the root" : ""),
+        "1");
     finding_details(cause.finding);
     rest(rest_of_story(cause.in_cand ? result_.cand_findings : result_.base_findings, cause.index));
   }

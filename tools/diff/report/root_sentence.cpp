@@ -2,6 +2,7 @@
 
 // The sentence about the root, and that about the phases before it.
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/common/escape.h"
@@ -30,6 +31,9 @@ std::string weights_text(const RootReport& root) {
 
 /// A sentence about a diverged result, by the worst of its inputs.
 std::string result_sentence(const RootReport& root) {
+  if (!root.taken_alone.empty() && agrees(root.record.comparison.worst_input))
+    return "its call takes " + escape_text(root.taken_alone) +
+           " alone; what both runs give it agrees, the result does not";
   switch (root.record.comparison.worst_input) {
     case Class::kIdentical:
       return inputs_agree(root)
@@ -59,8 +63,9 @@ std::string between_sentence(const RootReport& root) {
                      " had other bits already when it came in, and no recorded "
                      "value before it diverges: look ";
   if (!root.agreed_before) return text + "at what makes it, outside any module";
-  return text + "between " + scope_text(root.agreed_before->scope) + " and " +
-         scope_text(in.scope) + ", at code that is in no module";
+  return text +
+         "at what makes it, in no module inside (the last value before it that agrees is of " +
+         scope_text(root.agreed_before->scope) + ')';
 }
 
 bool is_shown(const RootReport& root, format::Phase phase, Shown shown) {
@@ -103,7 +108,9 @@ std::string agreement_before(const RootReport& root, const std::string& subject,
 std::string meaning_of_root(const RootReport& root) {
   switch (root.record.phase) {
     case format::Phase::kData:
-      return "the data differ: look at the data loader, its seed and its order";
+      return "the data differ: look at what makes them (the loader, its seed and order, code "
+             "before the "
+             "first module)";
     case format::Phase::kForward:
       return std::string("the forward pass differs, ") +
              (is_shown(root, format::Phase::kData, Shown::kEqual) ? "on equal data"
@@ -155,6 +162,8 @@ std::string root_sentence(const RootReport& root) {
   }
   if (!root.written.empty()) return escape_text(root.written);
   if (root.weights_differ) return "weights differ before step " + std::to_string(record.step);
+  if (root.is_other_memory)
+    return "the op takes " + escape_text(root.known_as) + ": look at which tensors it is given";
   switch (record.comparison.verdict) {
     case Class::kChangedBetween:
       if (!record.op.empty() && root.consumer->op == record.op &&
@@ -208,8 +217,13 @@ std::string root_sentence(const RootReport& root) {
 std::string phase_text(const DiffResult& result) {
   if (!result.root) return "";
   const RecordReport& record = result.root->record;
-  const std::string step = "step " + std::to_string(record.step) + ": ";
+  std::string step = "step " + std::to_string(record.step) + ": ";
   if (!result.root->setting.empty()) return step + escape_text(result.root->setting);
+  const auto summary = std::ranges::find_if(result.summaries, [&record](const StepSummary& one) {
+    return one.step == record.step && one.rank == record.rank;
+  });
+  if (summary != result.summaries.end() && summary->base_passes != summary->cand_passes)
+    step += passes_text(summary->base_passes, summary->cand_passes) + "; ";
   if (!result.root->written.empty())
     return step + escape_text(result.root->record.slot) + " of " +
            escape_text(tools::module_text(record.scope)) + " was " +

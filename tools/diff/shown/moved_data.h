@@ -15,7 +15,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +23,7 @@
 
 #include "tools/diff/align/align.h"
 #include "tools/diff/shown/shown_cause.h"
+#include "tools/diff/shown/sums.h"
 
 namespace convtrace::diff {
 
@@ -47,14 +47,6 @@ class MovedData {
   struct Seen {
     uint64_t hash = 0;
     uint32_t step = 0, call = 0;
-  };
-  /// Statistics of several tensors together.
-  struct Sums {
-    double count = 0, sum = 0, l1 = 0, squares = 0;
-    double low = std::numeric_limits<double>::infinity(), high = -low, least = low;
-
-    void add(const ValueRecord& record);
-    [[nodiscard]] bool agree(const Sums& other, double trials) const;
   };
   struct OfRun {
     std::unordered_map<uint64_t, std::vector<Seen>> places;  ///< in the order of the run

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "format/model/loss_class.h"
 #include "tools/common/text.h"
 #include "tools/diff/facts/preflight.h"
 
@@ -10,19 +11,6 @@ namespace convtrace::diff {
 namespace {
 
 using tools::MessageId;
-
-/// Reasons for which a record that should be in the trace is missing.
-constexpr format::LossReason kRealLosses[] = {
-    format::LossReason::kQueueFull,   format::LossReason::kRecordTooLarge,
-    format::LossReason::kWriteFailed, format::LossReason::kDiskBudget,
-    format::LossReason::kRingFull,    format::LossReason::kExitDeadline,
-    format::LossReason::kDamage,      format::LossReason::kContextEnded,
-    format::LossReason::kGraphUnseen};
-
-/// Reasons for which a value could not be read, which may hold for any run.
-constexpr format::LossReason kUnreadValues[] = {
-    format::LossReason::kTensorKind, format::LossReason::kStreamUnsafe,
-    format::LossReason::kGpuWorkOff, format::LossReason::kValueLeftOut};
 
 /// Adds a reason for a verdict of kIncomplete.
 void add_reason(DiffResult& result, MessageId id, const std::string& text) {
@@ -36,13 +24,12 @@ bool setting_differs(const format::TraceMeta& base, const format::TraceMeta& can
 }
 
 void add_unread(const StepStream& stream, bool in_cand, DiffResult& result) {
-  for (const format::LossReason reason : kUnreadValues) {
-    const uint64_t values = stream.lost(reason);
-    if (values == 0) continue;
+  visit_losses(stream.losses(), [&](format::LossReason reason, uint64_t values) {
+    if (class_of(reason) != format::LossClass::kUnread) return;
     auto known = std::ranges::find(result.unread, reason, &Unread::reason);
     if (known == result.unread.end()) known = result.unread.insert(known, {.reason = reason});
     (in_cand ? known->cand : known->base) += values;
-  }
+  });
 }
 
 /// @param other_steps  the runs were asked to record different steps.
@@ -73,12 +60,8 @@ void add_incomplete(const std::string& who, const StepStream& stream, bool other
         result, MessageId::kStepsMissing,
         who + ": has nothing of " + tools::counted(missing, "step") + " that the other run has");
   }
-  for (const format::LossReason reason : kRealLosses) {
-    if (stream.lost(reason) == 0 || reason == format::LossReason::kGraphUnseen) continue;
-    add_reason(result, MessageId::kRecordsLost,
-               who + ": " + tools::counted(stream.lost(reason), "record") + " lost (" +
-                   std::string(to_string(reason)) + ')');
-  }
+  for (const std::string& gap : stream.losses().gaps())
+    add_reason(result, MessageId::kRecordsLost, who + ": " + gap);
   if (stream.late_values() != 0) {
     add_reason(result, MessageId::kLateValues,
                who + ": " + tools::counted(stream.late_values(), "value") +
@@ -125,42 +108,35 @@ void Coverage::add_absent_ranks(std::span<const RankPair> pairs) {
                  " of " + std::to_string(size));
 }
 
-void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const StepStream& cand,
-              const RankOutcome& outcome, DiffResult& result) {
-  const std::string prefix = of_several ? "rank " + std::to_string(rank) + ": " : "";
+void add_gaps(bool of_several, const StepStream& base, const StepStream& cand, RankPart& part) {
+  DiffResult& result = part.result;
+  const std::string prefix = of_several ? "rank " + std::to_string(part.rank) + ": " : "";
   const std::string base_state = reader::to_string(base.reader().state());
   const std::string cand_state = reader::to_string(cand.reader().state());
   if (base_state != "complete" || cand_state != "complete") {
     add_entry(result.preflight, {prefix + "state", base_state, cand_state});
-  }
-  for (const format::LossReason reason : kRealLosses) {
-    if (base.lost(reason) + cand.lost(reason) == 0) continue;
-    add_entry(result.preflight,
-              {prefix + "lost records: " + std::string(to_string(reason)),
-               std::to_string(base.lost(reason)), std::to_string(cand.lost(reason))});
   }
   const bool other_steps =
       setting_differs(base.reader().meta(), cand.reader().meta(), "setting.CONVTRACE_STEPS");
   add_unread(base, false, result);
   add_unread(cand, true, result);
   // If the report proposes an offset of the steps, the ends of the runs are compared with it.
-  auto base_last = outcome.last_base_step;
-  auto missing = outcome.skipped_steps;
-  if (const int64_t by = outcome.root ? outcome.root->offset.value_or(0) : 0;
-      base_last && by != 0) {
+  auto base_last = part.last_base_step;
+  auto missing = part.skipped_steps;
+  if (const int64_t by = result.root ? result.root->offset.value_or(0) : 0; base_last && by != 0) {
     const int64_t moved = int64_t{*base_last} + by;
     base_last = moved < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(moved));
     missing = {};
   }
-  add_incomplete(prefix + "baseline", base, other_steps, base_last, outcome.last_cand_step,
-                 missing[1], result);
-  add_incomplete(prefix + "candidate", cand, other_steps, outcome.last_cand_step, base_last,
+  add_incomplete(prefix + "baseline", base, other_steps, base_last, part.last_cand_step, missing[1],
+                 result);
+  add_incomplete(prefix + "candidate", cand, other_steps, part.last_cand_step, base_last,
                  missing[0], result);
 }
 
 void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, const Streams& base,
-                        const Streams& cand, const WholeRuns& runs, const RankOutcome& outcome,
-                        DiffResult& result) {
+                        const Streams& cand, const WholeRuns& runs, RankPart& part) {
+  DiffResult& result = part.result;
   const bool other_steps = setting_differs(base_set.files.front().meta, cand_set.files.front().meta,
                                            "setting.CONVTRACE_STEPS");
   const auto add_run = [&](const Streams& streams, bool in_cand, std::optional<uint32_t> last,
@@ -180,8 +156,8 @@ void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, cons
       missing = 0;
     }
   };
-  add_run(base, false, outcome.last_base_step, outcome.last_cand_step, outcome.skipped_steps[1]);
-  add_run(cand, true, outcome.last_cand_step, outcome.last_base_step, outcome.skipped_steps[0]);
+  add_run(base, false, part.last_base_step, part.last_cand_step, part.skipped_steps[1]);
+  add_run(cand, true, part.last_cand_step, part.last_base_step, part.skipped_steps[0]);
   for (const TraceSet* set : {&base_set, &cand_set}) {
     std::set<uint32_t> present;
     for (const TraceFile& file : set->files) present.insert(file.meta.rank);
@@ -191,9 +167,9 @@ void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, cons
                std::string(set == &cand_set ? "candidate" : "baseline") + ": has no trace of " +
                    tools::counted(size - present.size(), "rank") + " of " + std::to_string(size));
   }
-  if (outcome.hashes_of_pieces != 0) {
+  if (part.hashes_of_pieces != 0) {
     add_reason(result, MessageId::kNotWhole,
-               "of " + tools::counted(outcome.hashes_of_pieces, "value") +
+               "of " + tools::counted(part.hashes_of_pieces, "value") +
                    " only hashes of pieces are known, and were not compared");
   }
   if (result.wholes->apart.values != 0) {

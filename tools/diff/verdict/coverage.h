@@ -14,7 +14,7 @@
 
 #include "tools/common/complaints.h"
 #include "tools/diff/read/step_stream.h"
-#include "tools/diff/verdict/rank_diff.h"
+#include "tools/diff/verdict/rank_part.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/whole/whole_runs.h"
 #include "tools/trace/read/trace_set.h"
@@ -41,14 +41,12 @@ class Coverage {
 };
 
 /// Records the gaps in the traces of a rank, which are known only after they were read.
-/// @param of_several  the runs have more ranks. @param result  of the rank.
-void add_gaps(uint32_t rank, bool of_several, const StepStream& base, const StepStream& cand,
-              const RankOutcome& outcome, DiffResult& result);
+/// @param of_several  the runs have more ranks.
+void add_gaps(bool of_several, const StepStream& base, const StepStream& cand, RankPart& part);
 
 /// Records the gaps in the traces of all ranks of two runs that were put together.
-/// @param base_set, cand_set  the traces of the streams. @param result  has `wholes`.
+/// @param base_set, cand_set  the traces of the streams. @param part  has `wholes`.
 void add_gaps_of_wholes(const TraceSet& base_set, const TraceSet& cand_set, const Streams& base,
-                        const Streams& cand, const WholeRuns& runs, const RankOutcome& outcome,
-                        DiffResult& result);
+                        const Streams& cand, const WholeRuns& runs, RankPart& part);
 
 }  // namespace convtrace::diff

@@ -86,10 +86,29 @@ std::optional<RootReport> FirstWeights::explain(const StepPair& pair, const Last
   return weight;
 }
 
-bool FirstWeights::begin_alike(const StepRecords* base, const StepRecords* cand) {
-  if (base == nullptr || cand == nullptr) return true;
+std::optional<bool> FirstWeights::begin_alike(const StepRecords* base, const StepRecords* cand) {
+  if (base == nullptr || cand == nullptr) return std::nullopt;
   const Hashes a = first_of(*base), b = first_of(*cand);
-  return a.empty() || b.empty() || are_equal(a, b);
+  if (a.empty() || b.empty()) return std::nullopt;
+  return are_equal(a, b);
+}
+
+bool FirstWeights::take_same_data(const StepRecords* base, const StepRecords* cand) {
+  if (base == nullptr || cand == nullptr) return false;
+  const auto is_data = [](const ValueRecord& record) {
+    return record.kind == Role::kInput && record.key.phase == format::Phase::kData;
+  };
+  std::unordered_map<RecordKey, uint64_t, KeyHash> data;
+  for (const ValueRecord& record : base->values)
+    if (is_data(record)) data.try_emplace(record.key, record.stats.hash);
+  bool found = false;
+  for (const ValueRecord& record : cand->values) {
+    const auto other = is_data(record) ? data.find(record.key) : data.end();
+    if (other == data.end()) continue;
+    if (other->second != record.stats.hash) return false;
+    found = true;
+  }
+  return found;
 }
 
 std::optional<int64_t> FirstWeights::offset_at(const StepRecords& base, const StepRecords& cand) {

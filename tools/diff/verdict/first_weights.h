@@ -31,9 +31,13 @@ class FirstWeights {
                                                          const RootReport& root,
                                                          const PairReporter& reporter);
 
-  /// @return whether the runs begin with equal weights, or do not show them.
+  /// @return whether the runs begin with equal weights; nullopt if one does not show them.
   /// @param base, cand  their first steps; null if there is none
-  [[nodiscard]] static bool begin_alike(const StepRecords* base, const StepRecords* cand);
+  [[nodiscard]] static std::optional<bool> begin_alike(const StepRecords* base,
+                                                       const StepRecords* cand);
+
+  /// @return whether the first steps have data in common, and these are equal.
+  [[nodiscard]] static bool take_same_data(const StepRecords* base, const StepRecords* cand);
 
   /// Takes a common step. The first one shows the weights that both runs begin with.
   /// @return the candidate's step numbers minus the baseline's, if the first weights of one run are

@@ -10,6 +10,7 @@
 
 #include "tools/common/text.h"
 #include "tools/diff/births/updates.h"
+#include "tools/diff/verdict/step_summary.h"
 
 namespace convtrace::diff {
 namespace {
@@ -28,21 +29,28 @@ std::unordered_set<uint32_t> called_in_both(const StepPair& pair, bool in_base) 
 struct Clipping {
   std::optional<uint32_t> first;  ///< gradient
   double before = 0, after = 0;
+  bool was_used = false;  ///< the optimizer got a gradient before it was clipped
 
-  [[nodiscard]] double factor() const { return before > 0 ? after / before : 1; }
+  [[nodiscard]] bool is_late() const { return was_used && after == 0; }
+  [[nodiscard]] double factor() const { return before > 0 && !is_late() ? after / before : 1; }
+  /// @return how the optimizer gets the gradients.
+  [[nodiscard]] std::string text() const {
+    return is_late() ? "behind their use by the optimizer" : "to " + tools::number_text(after);
+  }
 };
 
 Clipping clipping_of(const StepRecords& step, Tolerances& ignored) {
   Clipping clipping;
-  std::unordered_set<uint64_t> clipped;
+  std::unordered_set<uint64_t> clipped, used;
   for (uint32_t i = 0; i < step.values.size(); ++i) {
     const ValueRecord& record = step.values[i];
     if (!is_parameter_gradient(record.kind) || ignored.of(record)) continue;
     if (record.kind == Role::kUnclipped) {
       if (!clipping.first) clipping.first = i;
+      clipping.was_used |= used.contains(parameter_key(record));
       clipped.insert(parameter_key(record));
       clipping.before = std::hypot(clipping.before, record.stats.l2);
-    } else if (clipped.contains(parameter_key(record))) {
+    } else if (used.insert(parameter_key(record)); clipped.contains(parameter_key(record))) {
       clipping.after = std::hypot(clipping.after, record.stats.l2);
     }
   }
@@ -118,6 +126,15 @@ std::string calls_text(std::span<const ValueRecord> values, std::span<const uint
          times(!in_base) + " in the candidate";
 }
 
+/// @return whether all values of a role agree; nullopt if none was compared.
+std::optional<bool> all_agree(const StepPair& pair, Role role) {
+  std::optional<bool> all;
+  for (uint32_t m = 0; m < pair.size(); ++m)
+    if (pair.base_of(m).kind == role)
+      all = all.value_or(true) && agrees(pair.comparisons[m].verdict);
+  return all;
+}
+
 /// @return a root if both runs clip, to unlike norms, gradients that agree until then.
 std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
                                                    const std::optional<RootChoice>& first,
@@ -129,17 +146,11 @@ std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
     return std::nullopt;
   const ValueRecord& record = pair.base_of(first->match);
   if (record.kind != Role::kGradient) return std::nullopt;
-  bool compared = false;
-  for (uint32_t m = 0; m < pair.size(); ++m) {
-    if (pair.base_of(m).kind != Role::kUnclipped) continue;
-    if (!agrees(pair.comparisons[m].verdict)) return std::nullopt;
-    compared = true;
-  }
-  if (!compared) return std::nullopt;
+  if (!all_agree(pair, Role::kUnclipped).value_or(false)) return std::nullopt;
   RootReport root = report_root(pair, *first, reporter);
-  root.setting = "gradients of norm " + tools::number_text(base.before) + " are clipped to " +
-                 tools::number_text(base.after) + " in the baseline, to " +
-                 tools::number_text(cand.after) + " in the candidate; until then they agree";
+  root.setting = "gradients of norm " + tools::number_text(base.before) + " are clipped " +
+                 base.text() + " in the baseline, " + cand.text() +
+                 " in the candidate; until then they agree";
   return root;
 }
 
@@ -168,9 +179,7 @@ std::optional<RootReport> report_others_clipped(const StepPair& pair,
   if (!first || first->changed) return std::nullopt;
   const Role kind = pair.base_of(first->match).kind;
   if (kind != Role::kGradientNorm && kind != Role::kGradient) return std::nullopt;
-  for (uint32_t m = 0; m < pair.size(); ++m)
-    if (pair.base_of(m).kind == Role::kUnclipped && !agrees(pair.comparisons[m].verdict))
-      return std::nullopt;
+  if (!all_agree(pair, Role::kUnclipped).value_or(true)) return std::nullopt;
   const Clipped base = clipped_in(pair.base), cand = clipped_in(pair.cand);
   for (const bool in_base : {true, false}) {
     const Clipped &here = in_base ? base : cand, &there = in_base ? cand : base;
@@ -208,6 +217,8 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
   const Clipping& clipping = in_base ? base : cand;
   if (clipping.factor() > 1 - kUpdateNormLimit) return std::nullopt;
   if (is_behind(pair, before, in_base, *clipping.first)) return std::nullopt;
+  // Its optimizer got the same gradients, so the other run clips by itself.
+  if (all_agree(pair, Role::kGradient).value_or(false)) return std::nullopt;
   RootReport root = one_sided_root(pair, in_base, *clipping.first, reporter);
   root.setting = std::string("gradients are clipped in the ") +
                  (in_base ? "baseline" : "candidate") + " alone, to " +
@@ -215,24 +226,55 @@ std::optional<RootReport> report_clipping(const StepPair& pair,
   return root;
 }
 
+std::optional<RootReport> report_other_parameters(const StepPair& pair, const LastWeights& known,
+                                                  Tolerances& ignored,
+                                                  const PairReporter& reporter) {
+  const auto updates = [&](const StepRecords& step) {
+    std::vector<uint32_t> found;
+    for (uint32_t i = 0; i < step.values.size(); ++i)
+      if (is_update(step.values[i]) && !ignored.of(step.values[i])) found.push_back(i);
+    return found;
+  };
+  const auto base = updates(pair.base), cand = updates(pair.cand);
+  if (base.empty() || cand.empty()) return std::nullopt;
+  for (uint32_t m = 0; m < pair.size(); ++m)
+    if (is_update(pair.base_of(m))) return std::nullopt;
+  // A program that has other parameters is not one that updates others.
+  const auto is_known = [&](const ValueRecord& update, bool in_base) {
+    return known.find(in_base, parameter_key(update)) != nullptr ||
+           std::ranges::any_of(
+               (in_base ? pair.base : pair.cand).values, [&](const ValueRecord& one) {
+                 return is_first_weight(one) && parameter_key(one) == parameter_key(update);
+               });
+  };
+  if (!is_known(pair.base.values[base.front()], false) ||
+      !is_known(pair.cand.values[cand.front()], true))
+    return std::nullopt;
+  const auto named = [&](const StepRecords& step, const std::vector<uint32_t>& found) {
+    const ValueRecord& first = step.values[found.front()];
+    return path_in(reporter.text(first.key.scope), reporter.text(first.tensor)) +
+           (found.size() > 1 ? " and " + tools::count_text(found.size() - 1) + " more" : "");
+  };
+  RootReport root = one_sided_root(pair, true, base.front(), reporter);
+  root.setting = "the step updates other parameters: " + named(pair.base, base) +
+                 " in the baseline, " + named(pair.cand, cand) + " in the candidate";
+  return root;
+}
+
 std::optional<RootReport> report_more_passes(const StepPair& pair, const RootChoice& choice,
                                              Tolerances& ignored, const PairReporter& reporter) {
-  for (const bool in_base : {true, false}) {
-    const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
-    const auto& values = in_base ? pair.base.values : pair.cand.values;
-    const auto is_loss = [&](const ValueRecord& one) { return one.kind == Role::kLoss; };
-    const auto first = std::ranges::find_if(
-        alone, [&](uint32_t i) { return is_loss(values[i]) && !ignored.of(values[i]); });
-    if (first == alone.end() || is_behind(pair, choice, in_base, *first)) continue;
-    RootReport root = one_sided_root(pair, in_base, *first, reporter);
-    const auto passes = [&](const std::vector<ValueRecord>& all) {
-      return tools::count_text(static_cast<uint64_t>(std::ranges::count_if(all, is_loss)));
-    };
-    root.setting = "backward passes in the step: " + passes(pair.base.values) +
-                   " in the baseline, " + passes(pair.cand.values) + " in the candidate";
-    return root;
-  }
-  return std::nullopt;
+  const uint64_t of_base = pair.alignment.base_passes, of_cand = pair.alignment.cand_passes;
+  const bool in_base = of_base > of_cand;
+  const auto& alone = in_base ? pair.alignment.base_only : pair.alignment.cand_only;
+  const auto first = std::ranges::find_if(alone, [&](uint32_t i) {
+    const ValueRecord& one = (in_base ? pair.base : pair.cand).values[i];
+    return one.kind == Role::kLoss && !ignored.of(one);
+  });
+  if (of_base == of_cand || first == alone.end() || is_behind(pair, choice, in_base, *first))
+    return std::nullopt;
+  RootReport root = one_sided_root(pair, in_base, *first, reporter);
+  root.setting = passes_text(of_base, of_cand);
+  return root;
 }
 
 std::optional<RootReport> report_more_calls(const StepPair& pair, const RootChoice& choice,

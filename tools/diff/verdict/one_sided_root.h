@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "tools/diff/births/last_weights.h"
 #include "tools/diff/verdict/root.h"
 #include "tools/trace/names/tolerance.h"
 
@@ -30,6 +31,13 @@ namespace convtrace::diff {
 [[nodiscard]] std::optional<RootReport> report_lost_gradient(
     const StepPair& pair, const std::optional<RootChoice>& before, Tolerances& ignored,
     const PairReporter& reporter);
+
+/// @return a root if both runs update parameters in the step, and none that both have: these are
+/// steps of two optimizers.
+[[nodiscard]] std::optional<RootReport> report_other_parameters(const StepPair& pair,
+                                                                const LastWeights& known,
+                                                                Tolerances& ignored,
+                                                                const PairReporter& reporter);
 
 /// @return a root if one run has more backward passes in the step, and the known root comes after
 /// the first such pass.

@@ -5,7 +5,9 @@
 #include "tools/common/text.h"
 #include "tools/diff/align/align.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/align/passes.h"
 #include "tools/diff/compare/dimensions.h"
+#include "tools/diff/verdict/arranged.h"
 #include "tools/diff/verdict/other_forms.h"
 
 namespace convtrace::diff {
@@ -38,15 +40,15 @@ void RankDiff::take_equal_before(uint32_t end) {
   for (; equal_taken_ < equal_.unread().size(); ++equal_taken_) {
     const format::StepSums& step = equal_.unread()[equal_taken_];
     if (step.step >= end) return;
-    outcome_.counts[index_of(Class::kIdentical)] += step.values;
-    outcome_.values += step.values;
-    for (Aligned* aligned : {&outcome_.aligned, &outcome_.aligned_of_modules})
+    result_.counts[index_of(Class::kIdentical)] += step.values;
+    result_.values += step.values;
+    for (Aligned* aligned : {&part_.aligned, &part_.aligned_of_modules})
       aligned->add({step.values, step.values, step.values});
-    outcome_.launches += step.launches;
-    ++outcome_.steps;
+    result_.launches += step.launches;
+    ++result_.steps;
     matched_in_earlier_steps_ += step.values;
-    if (step.values == 0 && !outcome_.uncompared_step) outcome_.uncompared_step = step.step;
-    outcome_.last_base_step = outcome_.last_cand_step = step.step;
+    if (step.values == 0 && !part_.uncompared_step) part_.uncompared_step = step.step;
+    part_.last_base_step = part_.last_cand_step = step.step;
     births_.take_equal_step();
   }
 }
@@ -62,12 +64,12 @@ void RankDiff::run(StepSource& base, StepSource& cand,
     take_equal_before(std::min(a != nullptr ? a->step : format::kNoStep,
                                b != nullptr ? b->step : format::kNoStep));
     if (a == nullptr && b == nullptr) break;
-    if (a != nullptr && trains(*a)) outcome_.last_base_step = a->step;
-    if (b != nullptr && trains(*b)) outcome_.last_cand_step = b->step;
+    if (a != nullptr && trains(*a)) part_.last_base_step = a->step;
+    if (b != nullptr && trains(*b)) part_.last_cand_step = b->step;
     const bool take_base = a != nullptr && (b == nullptr || a->step <= b->step);
     const bool take_cand = b != nullptr && (a == nullptr || b->step <= a->step);
-    if (take_base) outcome_.base_replica.push_back(replica_sums(*a, names_));
-    if (take_cand) outcome_.cand_replica.push_back(replica_sums(*b, names_));
+    if (take_base) part_.base_replica.push_back(replica_sums(*a, names_));
+    if (take_cand) part_.cand_replica.push_back(replica_sums(*b, names_));
     if (!take_cand) {
       take_unpaired(*a, true);
       base.pop();
@@ -82,15 +84,18 @@ void RankDiff::run(StepSource& base, StepSource& cand,
     }
     after_step();
   }
-  if (outcome_.root) {
-    outcome_.root->shown = shown_.cause();
-    find_loss_factor(*outcome_.root);
+  if (result_.root) {
+    result_.root->shown = shown_.cause();
+    // The order of the data differed in earlier steps, too, without a consequence.
+    if (was_arranged_ && result_.root->shown && result_.root->shown->rule == "order")
+      result_.root->shown.reset();
+    find_loss_factor(*result_.root);
   }
-  outcome_.one_sided = one_sided_.groups();
-  outcome_.waived += one_sided_.waived();
+  result_.one_sided = one_sided_.groups();
+  result_.waived += one_sided_.waived();
   for (const auto& [cand_scope, pair] : scopes_.renamed()) {
-    outcome_.renamed.push_back({std::string(names_.text(pair.base)),
-                                std::string(names_.text({cand_scope})), pair.confidence});
+    result_.renamed.push_back({std::string(names_.text(pair.base)),
+                               std::string(names_.text({cand_scope})), pair.confidence});
   }
 }
 
@@ -113,6 +118,7 @@ void RankDiff::learn_noise(const StepRecords& base,
 void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise) {
   scopes_.learn(base, cand);
   Alignment alignment = align(base.values, cand.values, scopes_);
+  part_passes(base, cand, alignment);
   Lineage lineage = trace_lineage(base, cand, alignment);
   StepPair pair{base, cand, std::move(alignment), std::move(lineage)};
   judge_values(pair, with_noise);
@@ -123,14 +129,33 @@ void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bo
   take_weights(cand, false);
   find_first_bit_difference(pair);
   find_carried(pair);
-  find_hidden(pair.base.step);
+  find_hidden(pair);
   list_other_forms(pair);
   if (rows_ != nullptr) write_rows(pair);
   count(pair);
 }
 
 void RankDiff::judge_values(StepPair& pair, bool with_noise) {
-  births_.begin_step(pair.lineage, pair.alignment.matches);
+  // A noise band explains what it has seen, whatever its reason.
+  if (!with_noise && births_.is_open() && may_be_arranged(pair)) {
+    const Births births = births_;
+    const Allowance allowance = result_.allowance;
+    const uint64_t waived = result_.waived;
+    judge_values(pair, with_noise, true);
+    if (is_arranged(pair, tolerances_, reporter_)) {
+      was_arranged_ = true;
+      return;
+    }
+    pair.comparisons.clear();
+    births_ = births;
+    result_.allowance = allowance;
+    result_.waived = waived;
+  }
+  judge_values(pair, with_noise, false);
+}
+
+void RankDiff::judge_values(StepPair& pair, bool with_noise, bool arranged) {
+  births_.begin_step(pair.lineage, pair.alignment.matches, arranged);
   births_.take_alone(pair.base, pair.alignment.base_only);
   if (scopes_.renamed().empty()) births_.take_alone(pair.cand, pair.alignment.cand_only);
   pair.comparisons.reserve(pair.alignment.matches.size());
@@ -138,8 +163,12 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
     const ValueView a = view(pair.base, pair.base_of(m));
     const ValueView b = view(pair.cand, pair.cand_of(m));
     const auto other = dimensions_.empty() ? std::nullopt : turned(dimensions_, names_, a, b);
-    pair.comparisons.push_back(other ? judge_value(m, other->base(), other->cand(), with_noise)
-                                     : judge_value(m, a, b, with_noise));
+    // Contents of memory that no op has written are arbitrary.
+    const uint32_t producer = pair.lineage.seen_from[m];
+    const bool unwritten = producer != kNoMatch && pair.base_of(producer).unwritten;
+    pair.comparisons.push_back(
+        other ? judge_value(m, other->base(), other->cand(), unwritten, with_noise)
+              : judge_value(m, a, b, unwritten, with_noise));
   }
   for (const UpdateFault& fault : births_.judge_updates()) {
     Comparison& comparison = pair.comparisons[fault.match];
@@ -148,12 +177,13 @@ void RankDiff::judge_values(StepPair& pair, bool with_noise) {
 }
 
 Comparison RankDiff::judge_value(uint32_t match, const ValueView& base, const ValueView& cand,
-                                 bool with_noise) {
+                                 bool unwritten, bool with_noise) {
   Comparison comparison = compare(base, cand);
+  if (unwritten && comparison.bits_differ) comparison = kUnwritten;
   std::optional<NoiseBand> band;
   if (with_noise && comparison.bits_differ) band = noise_.band(base.record.key);
   comparison.waived = comparison.bits_differ && ignored_.of(base.record);
-  outcome_.waived += comparison.waived ? 1 : 0;
+  result_.waived += comparison.waived ? 1 : 0;
   const NoiseBand* noise = band ? &*band : nullptr;
   const auto by_hand = tolerances_.of(base.record);
   const bool is_measured_float = comparison.field == Field::kRms;
@@ -180,13 +210,13 @@ void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const N
   if (is_gradient && judged.tolerance < 1) allowed.parameter = judged.tolerance;
   allowed.averages_only =
       judged.verdict <= Class::kSuspicious && is_known_by_averages(base, cand) ? 1 : 0;
-  outcome_.allowance.add(allowed);
+  result_.allowance.add(allowed);
 }
 
 void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {
-  outcome_.counts[index_of(Class::kUnmatched)] += step.values.size();
+  result_.counts[index_of(Class::kUnmatched)] += step.values.size();
   // Steps before the first common one are not missing: the other run was resumed after them.
-  if (outcome_.steps > 0 && trains(step)) ++outcome_.skipped_steps[in_base ? 0 : 1];
+  if (result_.steps > 0 && trains(step)) ++part_.skipped_steps[in_base ? 0 : 1];
   take_weights(step, in_base);
   if (rows_ == nullptr) return;
   std::vector<uint32_t> all(step.values.size());
@@ -195,10 +225,9 @@ void RankDiff::take_unpaired(const StepRecords& step, bool in_base) {
 }
 
 void RankDiff::count(const StepPair& pair) {
-  if (outcome_.summaries.size() < kMaxSummaries) {
-    outcome_.summaries.push_back(
-        summary_of(pair.base, pair.cand, pair.alignment, pair.comparisons));
-    outcome_.summaries.back().rank = reporter_.rank();
+  if (result_.summaries.size() < kMaxSummaries) {
+    result_.summaries.push_back(summary_of(pair.base, pair.cand, pair.alignment, pair.comparisons));
+    result_.summaries.back().rank = reporter_.rank();
   }
   const Alignment& alignment = pair.alignment;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
@@ -206,39 +235,43 @@ void RankDiff::count(const StepPair& pair) {
     const Role kind = pair.base_of(m).kind;
     const bool is_hash = comparison.verdict == Class::kBitDifference;
     if (is_evidence(kind, comparison.verdict)) continue;
-    ++outcome_.values;
-    ++outcome_.counts[index_of(comparison.verdict)];
-    outcome_.bits_unknown += comparison.bits_known ? 0 : 1;
+    ++result_.values;
+    ++result_.counts[index_of(comparison.verdict)];
+    result_.bits_unknown += comparison.bits_known ? 0 : 1;
     const bool is_unknown = is_hash && !comparison.bits_known;
-    if (is_unknown && kind != Role::kInput) ++outcome_.hashes_of_pieces;
+    if (is_unknown && kind != Role::kInput) ++part_.hashes_of_pieces;
     if (is_match(comparison.verdict)) ++matched_in_earlier_steps_;
   }
-  outcome_.counts[index_of(Class::kUnmatched)] +=
+  result_.counts[index_of(Class::kUnmatched)] +=
       alignment.base_only.size() + alignment.cand_only.size();
   one_sided_.add(pair);
   const auto same_launches = equal_.same_launches(pair.base.step);
-  outcome_.launches +=
+  result_.launches +=
       same_launches ? *same_launches : launches_.in_common(pair.base, pair.cand, scopes_);
-  outcome_.aligned.add(
-      {alignment.matches.size(), pair.base.values.size(), pair.cand.values.size()});
-  const auto of_module = [](const ValueRecord& one) { return !one.key.op; };
-  const auto matched = std::ranges::count_if(
-      alignment.matches, [&](const Match& one) { return of_module(pair.base.values[one.base]); });
-  const auto count_in = [&](const StepRecords& step) {
-    return static_cast<uint64_t>(std::ranges::count_if(step.values, of_module));
+  const auto counts = [&](bool modules_alone) {
+    const auto counted = [&](const ValueRecord& one) {
+      return !is_parted(one, alignment.parted) && !(modules_alone && one.key.op);
+    };
+    const auto count_in = [&](const std::vector<ValueRecord>& values) {
+      return static_cast<uint64_t>(std::ranges::count_if(values, counted));
+    };
+    const auto matched = std::ranges::count_if(
+        alignment.matches, [&](const Match& one) { return counted(pair.base.values[one.base]); });
+    return Aligned{static_cast<uint64_t>(matched), count_in(pair.base.values),
+                   count_in(pair.cand.values)};
   };
-  outcome_.aligned_of_modules.add(
-      {static_cast<uint64_t>(matched), count_in(pair.base), count_in(pair.cand)});
-  ++outcome_.steps;
-  outcome_.ends_in_evaluation = !trains(pair.base) && !trains(pair.cand);
+  part_.aligned.add(counts(false));
+  part_.aligned_of_modules.add(counts(true));
+  ++result_.steps;
+  part_.ends_in_evaluation = !trains(pair.base) && !trains(pair.cand);
   if (alignment.matches.empty() && trains(pair.base) && trains(pair.cand) &&
-      !outcome_.uncompared_step) {
-    outcome_.uncompared_step = pair.base.step;
+      !part_.uncompared_step) {
+    part_.uncompared_step = pair.base.step;
   }
 }
 
 void RankDiff::find_first_bit_difference(const StepPair& pair) {
-  if (outcome_.first_bit_difference) return;
+  if (result_.first_bit_difference) return;
   uint32_t match = 0;
   for (; match < pair.comparisons.size(); ++match) {
     const Comparison& c = pair.comparisons[match];
@@ -251,15 +284,15 @@ void RankDiff::find_first_bit_difference(const StepPair& pair) {
   report.record = reporter_.of_match(pair, match);
   report.position = match;
   report.matched_before = matched_before(pair, match);
-  outcome_.first_bit_difference = std::move(report);
+  result_.first_bit_difference = std::move(report);
 }
 
 /// Stops at a root: after it all values differ, and rounding does not explain that.
 void RankDiff::find_carried(const StepPair& pair) {
-  for (uint32_t m = 0; m < pair.comparisons.size() && !outcome_.root; ++m) {
+  for (uint32_t m = 0; m < pair.comparisons.size() && !result_.root; ++m) {
     const Comparison& c = pair.comparisons[m];
     if (c.verdict != Class::kSuspicious) continue;
-    Carried& carried = outcome_.carried;
+    Carried& carried = result_.carried;
     if (carried.count++ == 0) carried.first = reporter_.of_match(pair, m);
     // A gradient or an average whose terms cancel has no meaningful size, and neither have Adam's
     // updates from it.
@@ -276,45 +309,51 @@ void RankDiff::find_carried(const StepPair& pair) {
 
 /// Does nothing if --tol contributed: the user allows these differences. Counts only carried
 /// differences, since a type's own rounding and --noise have not grown.
-void RankDiff::find_hidden(uint32_t step) {
-  if (outcome_.hidden || outcome_.root || outcome_.allowance.by_tolerance) return;
-  const Carried& carried = outcome_.carried;
-  const bool from_first = outcome_.steps == 0 && hides_all(carried.largest_forward);
+void RankDiff::find_hidden(const StepPair& pair) {
+  if (result_.hidden || result_.root || result_.allowance.by_tolerance) return;
+  const Carried& carried = result_.carried;
+  const bool from_first = result_.steps == 0 && hides_all(carried.largest_forward);
   // Programs of bf16 that differ by rounding alone drift to 13 % in the forward pass after some
   // steps, and to 39 % in gradients, where kinks give some elements another sign (measured).
   constexpr double kOfValues = 0.25, kOfGradients = 0.5;
-  if (!from_first && carried.largest_forward < kOfValues && carried.largest < kOfGradients) return;
-  outcome_.hidden = {step, outcome_.steps, from_first};
+  // Where calls have no partners, gradients are held against nothing but those of the step before.
+  constexpr double kOfSums = 0.125;
+  const bool alone =
+      pair.alignment.parted == Parted::kCalls && result_.allowance.parameter >= kOfSums;
+  if (!from_first && !alone && carried.largest_forward < kOfValues &&
+      carried.largest < kOfGradients)
+    return;
+  result_.hidden = {pair.base.step, result_.steps, from_first};
 }
 
 void RankDiff::list_other_forms(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     if (pair.comparisons[m].verdict != Class::kOtherForm) continue;
-    add_other_form(outcome_.other_forms, {reporter_.of_match(pair, m)});
+    add_other_form(result_.other_forms, {reporter_.of_match(pair, m)});
   }
 }
 
 void RankDiff::find_root(const StepPair& pair) {
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
     const Comparison& c = pair.comparisons[m];
-    if (!c.born || c.verdict < Class::kDiverged || outcome_.births.size() == kMaxBirths) continue;
-    outcome_.births.push_back(reporter_.of_match(pair, m));
+    if (!c.born || c.verdict < Class::kDiverged || result_.births.size() == kMaxBirths) continue;
+    result_.births.push_back(reporter_.of_match(pair, m));
   }
-  if (outcome_.root) return;
-  outcome_.root = new_root(pair);
-  if (!outcome_.root) return;
-  if (outcome_.steps == 0) {
-    auto weights = FirstWeights::explain(pair, last_weights_, *outcome_.root, reporter_);
+  if (result_.root) return;
+  result_.root = new_root(pair);
+  if (!result_.root) return;
+  if (result_.steps == 0) {
+    auto weights = FirstWeights::explain(pair, last_weights_, *result_.root, reporter_);
     if (weights) {
-      outcome_.root = std::move(weights);
+      result_.root = std::move(weights);
       return;
     }
   }
-  RootReport& root = *outcome_.root;
+  RootReport& root = *result_.root;
   root.matched_before = matched_before(pair, static_cast<uint32_t>(root.position));
   root.matched_in_earlier_steps = matched_in_earlier_steps_;
-  root.weights_differ &= outcome_.steps == 0;
-  root.rounding_enlarged = outcome_.carried.count != 0;
+  root.weights_differ &= result_.steps == 0;
+  root.rounding_enlarged = result_.carried.count != 0;
   // A value of one run alone that is the root is not before itself.
   const bool is_alone = !root.has_values();
   if (root.leads_on())
@@ -329,18 +368,20 @@ void RankDiff::find_root(const StepPair& pair) {
 /// They are held for a root.
 void RankDiff::take_weights(const StepRecords& step, bool in_base) {
   shown_.take(step, in_base);
-  if (!outcome_.root) last_weights_.take(step, in_base);
+  if (!result_.root) last_weights_.take(step, in_base);
 }
 
 void RankDiff::find_offset(const StepPair& pair) {
-  const bool is_open = outcome_.root && outcome_.root->weights_differ && !outcome_.root->offset;
-  if (is_open) outcome_.root->offset = first_weights_.offset_at(pair.base, pair.cand);
+  const bool is_open = result_.root && result_.root->weights_differ && !result_.root->offset;
+  if (is_open) result_.root->offset = first_weights_.offset_at(pair.base, pair.cand);
 }
 
 std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
   const auto choice = choose_root(pair);
   std::optional<RootReport> root;
-  if (all_gradients_) {
+  if (choice && same_structure_)
+    root = report_other_parameters(pair, last_weights_, ignored_, reporter_);
+  if (!root && all_gradients_) {
     // A step that is not read is equal in both runs.
     if (equal_taken_ > 0 || !(last_weights_.moves_unseen(pair.base, true) ||
                               last_weights_.moves_unseen(pair.cand, false)))
@@ -348,7 +389,12 @@ std::optional<RootReport> RankDiff::new_root(const StepPair& pair) {
     if (!root && same_structure_) root = report_clipping(pair, choice, ignored_, reporter_);
   }
   if (!choice || root) return root;
-  if (same_structure_) root = report_more_passes(pair, *choice, ignored_, reporter_);
+  // A step before with as many passes has agreed: then their numbers explain nothing.
+  const bool agreed = std::ranges::any_of(result_.summaries, [&](const StepSummary& one) {
+    return one.base_passes == pair.alignment.base_passes &&
+           one.cand_passes == pair.alignment.cand_passes;
+  });
+  if (same_structure_ && !agreed) root = report_more_passes(pair, *choice, ignored_, reporter_);
   if (same_structure_ && !root) root = report_more_calls(pair, *choice, ignored_, reporter_);
   if (root) return root;
   root = report_root(pair, *choice, reporter_);

@@ -3,12 +3,11 @@
 /// Compares the two traces of one rank, or two runs that were put together from all of their ranks,
 /// step by step in lockstep.
 ///
-/// Place:    diff.h runs one for each rank and joins the outcomes.
+/// Place:    diff.h runs one for each rank and joins the parts.
 /// Memory:   the steps in memory (see step_stream.h), the classes of parameters, the noise
 ///           families.
 /// Threads:  not thread-safe.
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "tools/diff/verdict/first_weights.h"
 #include "tools/diff/verdict/one_sided.h"
 #include "tools/diff/verdict/one_sided_root.h"
+#include "tools/diff/verdict/rank_part.h"
 #include "tools/diff/verdict/result.h"
 #include "tools/diff/verdict/root.h"
 #include "tools/trace/names/rules.h"
@@ -56,44 +56,13 @@ class RowSinks final : public RowSink {
   std::vector<RowSink*> sinks_;
 };
 
-/// The outcome of one rank's comparison.
-struct RankOutcome {
-  std::array<uint64_t, kClassCount> counts{};
-  uint64_t values = 0, launches = 0, steps = 0;
-  /// All values, and those of modules alone: a compiled run, or one that records ops, has further
-  /// values.
-  Aligned aligned, aligned_of_modules;
-  /// The first step in which no value could be compared.
-  std::optional<uint32_t> uncompared_step;
-  std::optional<RootReport> root, first_bit_difference;
-  std::vector<RecordReport> births;  ///< at most kMaxBirths, the earliest first
-  /// Values that differ, or that only one run has, and do not matter (--ignore).
-  uint64_t waived = 0;
-  uint64_t bits_unknown = 0;  ///< as in DiffResult
-  /// Values in pieces that are known only by their hashes, without inputs, whose fault outputs
-  /// show.
-  uint64_t hashes_of_pieces = 0;
-  Carried carried;
-  std::optional<Hidden> hidden;
-  std::optional<uint32_t> last_base_step, last_cand_step;
-  bool ends_in_evaluation = false;  ///< the last of `steps` trains nothing
-  std::vector<RenamedModule> renamed;
-  std::vector<OneSidedGroup> one_sided;
-  std::vector<OtherForm> other_forms;
-  Allowance allowance;
-  /// Number of steps before the last step of the other run, which does not have them.
-  std::array<uint64_t, 2> skipped_steps{};  ///< by Side: the run that has them
-  std::vector<StepSummary> summaries;
-  std::vector<ReplicaSums> base_replica, cand_replica;
-};
-
 class RankDiff {
  public:
   /// @param names, launches  of all streams. @param equal  the steps that the streams leave out.
-  /// @param rows may be null.
-  RankDiff(uint32_t rank, format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
-           const DiffRules& rules, Exactness exactness, RowSink* rows)
-      : reporter_(names, rank),
+  /// @param rows may be null. @param part  gets what is found; outlives this.
+  RankDiff(format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
+           const DiffRules& rules, Exactness exactness, RowSink* rows, RankPart& part)
+      : reporter_(names, part.rank),
         names_(names),
         launches_(launches),
         equal_(equal),
@@ -102,7 +71,8 @@ class RankDiff {
         tolerances_(names, rules.tolerances),
         ignored_(names, rules.ignored),
         dimensions_(rules.dimensions),
-        births_(names, exactness) {}
+        births_(names, exactness),
+        part_(part) {}
 
   RankDiff(const RankDiff&) = delete;
   RankDiff& operator=(const RankDiff&) = delete;
@@ -121,8 +91,6 @@ class RankDiff {
   void excuse_layouts() { same_structure_ = false; }
   void use_stored(CompareStored stored) { births_.use_stored(std::move(stored)); }
 
-  [[nodiscard]] RankOutcome& outcome() { return outcome_; }
-
  private:
   /// Counts the unread steps before `step`.
   void take_equal_before(uint32_t step);
@@ -132,12 +100,13 @@ class RankDiff {
   void count(const StepPair& pair);
   void find_first_bit_difference(const StepPair& pair);
   void judge_values(StepPair& pair, bool with_noise);
+  void judge_values(StepPair& pair, bool with_noise, bool arranged);
   [[nodiscard]] Comparison judge_value(uint32_t match, const ValueView& base, const ValueView& cand,
-                                       bool with_noise);
+                                       bool unwritten, bool with_noise);
   void add_allowed(const ValueView& base, const ValueView& cand, const NoiseBand* noise,
                    std::optional<double> by_hand, const Comparison& judged);
   void find_carried(const StepPair& pair);
-  void find_hidden(uint32_t step);
+  void find_hidden(const StepPair& pair);
   void list_other_forms(const StepPair& pair);
   void find_root(const StepPair& pair);
   void take_weights(const StepRecords& step, bool in_base);
@@ -161,9 +130,11 @@ class RankDiff {
   std::vector<DimensionRule> dimensions_;
   OneSidedValues one_sided_{reporter_, ignored_};
   Births births_;
-  RankOutcome outcome_;
+  RankPart& part_;
+  DiffResult& result_ = part_.result;
   bool all_gradients_ = true;
   bool same_structure_ = true;
+  bool was_arranged_ = false;  ///< a step's data had another arrangement (arranged.h)
   uint64_t matched_in_earlier_steps_ = 0;
   LastWeights last_weights_;
   ShownCauses shown_;

@@ -229,6 +229,9 @@ struct RootReport {
   UpdateCount updates;
   std::optional<Holder> holder;  ///< if the values show it
   std::optional<ScalarFactor> scalar_factor;
+  /// If the root is an output: inputs that its call takes in one run alone, as "input:1, input:2 in
+  /// the candidate". Empty: none.
+  std::string taken_alone;
   /// In the optimizer: only parameters of one dimension differ.
   bool vectors_only = false;
   /// Values of the same step in execution order; `around[around_root]` is the root.
@@ -240,7 +243,8 @@ struct RootReport {
   std::vector<RecordReport> gradients;
   /// The contents of the root's memory, if no module has it: "the gradient of fc1.weight".
   std::string known_as;
-  std::string known_in;  ///< for a gradient: the path of its parameter's module
+  bool is_other_memory = false;  ///< it is another parameter's in the candidate; known_as has both
+  std::string known_in;          ///< for a gradient: the path of its parameter's module
   /// Then, for a gradient: the forward pass and the gradient of its module's output were compared
   /// and agree.
   bool made_of_equal = false;
@@ -354,6 +358,8 @@ struct DiffResult {
   uint64_t launches = 0;                 ///< pairs of launches aligned
   uint64_t steps = 0;                    ///< steps that both runs have, summed over ranks
   std::vector<ReplicaParting> replicas;  ///< ranks of one run that stop agreeing
+  /// Ranks that were not compared with others of their run: steps of equal sums were not read.
+  uint64_t by_sums = 0;
   std::vector<AliasDifference> alias_patterns;
   std::vector<StepSummary> summaries;  ///< over all ranks
   StepOffset step_offset;              ///< steps are numbered as in the run that counts further

@@ -57,6 +57,29 @@ void find_place_between(const StepPair& pair, uint32_t match, const PairReporter
   if (!root.came_in) root.agreed_before.reset();
 }
 
+/// @return RootReport::taken_alone
+std::string inputs_taken_alone(const StepPair& pair, uint32_t match,
+                               const format::Definitions& names) {
+  const ValueRecord& output = pair.base_of(match);
+  if (output.kind != Role::kOutput) return "";
+  const auto inputs = [&](const StepRecords& step, const std::vector<uint32_t>& alone) {
+    std::string text;
+    for (const uint32_t i : alone) {
+      const ValueRecord& one = step.values[i];
+      if (one.kind == Role::kInput && one.key.scope == output.key.scope &&
+          one.key.call == output.key.call && one.key.op == output.key.op)
+        text += (text.empty() ? "" : ", ") + std::string(names.text(one.key.slot));
+    }
+    return text;
+  };
+  const std::string in_base = inputs(pair.base, pair.alignment.base_only);
+  const std::string in_cand = inputs(pair.cand, pair.alignment.cand_only);
+  if (in_base.empty() && in_cand.empty()) return "";
+  const std::string text = in_base.empty() ? "" : in_base + " in the baseline";
+  return in_cand.empty() ? text
+                         : text + (text.empty() ? "" : ", and ") + in_cand + " in the candidate";
+}
+
 bool differs_in_vectors_only(const StepPair& pair) {
   bool vectors_differ = false, others_agree = false;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {
@@ -186,17 +209,31 @@ const ValueRecord* known_as(const StepRecords& step, uint32_t index) {
   return named == step.values.end() ? nullptr : &*named;
 }
 
+std::string memory_text(const ValueRecord& named, const PairReporter& reporter) {
+  return std::string(is_parameter_gradient(named.kind) ? "the gradient of "
+                     : named.kind == Role::kParameter  ? "parameter "
+                                                       : "buffer ") +
+         path_in(reporter.text(named.key.scope), reporter.text(named.tensor));
+}
+
+/// @return whether two values were matched with each other.
+bool are_partners(const StepPair& pair, const ValueRecord& base, const ValueRecord& cand) {
+  return std::ranges::any_of(pair.alignment.matches, [&](const Match& match) {
+    return &pair.base.values[match.base] == &base && &pair.cand.values[match.cand] == &cand;
+  });
+}
+
 /// Names the root's memory, and compares the sources of a gradient.
 void name_memory(const StepPair& pair, uint32_t match, const PairReporter& reporter,
                  RootReport& root) {
   const ValueRecord* named = known_as(pair.base, pair.alignment.matches[match].base);
   if (named == nullptr) return;
-  const bool is_gradient = is_parameter_gradient(named->kind);
-  root.known_as = std::string(is_gradient                       ? "the gradient of "
-                              : named->kind == Role::kParameter ? "parameter "
-                                                                : "buffer ") +
-                  path_in(reporter.text(named->key.scope), reporter.text(named->tensor));
-  if (!is_gradient) return;
+  root.known_as = memory_text(*named, reporter);
+  const ValueRecord* other = known_as(pair.cand, pair.alignment.matches[match].cand);
+  const std::string in_cand = other != nullptr ? memory_text(*other, reporter) : root.known_as;
+  root.is_other_memory = in_cand != root.known_as && !are_partners(pair, *named, *other);
+  if (root.is_other_memory) root.known_as += " in the baseline, " + in_cand + " in the candidate";
+  if (root.is_other_memory || !is_parameter_gradient(named->kind)) return;
   root.known_in = reporter.text(named->key.scope);
   for (uint32_t m = 0; m < pair.size(); ++m) {
     if (&pair.base_of(m) != named) continue;
@@ -263,6 +300,16 @@ std::optional<RootChoice> choose_root(const StepPair& pair) {
   std::optional<RootChoice> root;
   if (first != comparisons.end()) {
     root = {static_cast<uint32_t>(first - comparisons.begin()), {}};
+    // The result of a call says more than what its backward pass needs, where both differ.
+    const ValueRecord& record = pair.base_of(root->match);
+    for (uint32_t m = root->match + 1; record.kind == Role::kNeeded && m < pair.size(); ++m) {
+      const ValueRecord& result = pair.base_of(m);
+      if (result.kind != Role::kOutput || result.key.op || result.key.scope != record.key.scope ||
+          result.key.call != record.key.call || result.key.phase != record.key.phase)
+        continue;
+      if (diverged(comparisons[m]) && comparisons[m].born) root->match = m;
+      break;
+    }
   }
   // The value was right at its producer, so every later difference may be a consequence.
   const ChangedBetween* changed = nullptr;
@@ -333,6 +380,7 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
+  root.taken_alone = inputs_taken_alone(pair, choice.match, reporter.names());
   name_memory(pair, choice.match, reporter, root);
   if (!choice.changed) {
     look_behind_backward(pair, choice.match, root);

@@ -40,15 +40,6 @@ void name_changed_between(StepPair& pair) {
     pair.comparisons[changed.consumer].verdict = Class::kChangedBetween;
 }
 
-/// Treats values in memory that no op has written as equal, since they are arbitrary.
-void excuse_unwritten(StepPair& pair) {
-  for (size_t m = 0; m < pair.comparisons.size(); ++m) {
-    const uint32_t producer = pair.lineage.seen_from[m];
-    const bool unwritten = producer != kNoMatch && pair.base_of(producer).unwritten;
-    if (unwritten && pair.comparisons[m].bits_differ) pair.comparisons[m] = kUnwritten;
-  }
-}
-
 /// Treats first weights as equal where the next record of the parameter in the step agrees bit by
 /// bit: the program wrote them in between, before or in their first use.
 void excuse_filled_later(StepPair& pair) {
@@ -66,7 +57,7 @@ void excuse_filled_later(StepPair& pair) {
 }
 
 constexpr void (*kPasses[])(StepPair&) = {drop_wrong_guesses, excuse_forms, name_changed_between,
-                                          excuse_unwritten, excuse_filled_later};
+                                          excuse_filled_later};
 
 SideReport describe_side(const StepRecords& step, const ValueRecord& record) {
   const auto shape = step.shape_of(record);

@@ -29,14 +29,21 @@ inline constexpr size_t kMaxSummaries = 100'000;
 
 struct StepSummary {
   uint32_t rank = 0, step = 0;
+  uint64_t base_passes = 0, cand_passes = 0;  ///< backward passes
+  Parted parted = Parted::kNothing;
   std::optional<double> base_loss, cand_loss;
   double base_gradients = 0, cand_gradients = 0;  ///< squared norms
+  double base_unclipped = 0, cand_unclipped = 0;  ///< squared norms before clipping
   uint64_t gradients = 0;                         ///< number of gradients recorded with statistics
-  std::array<Class, kPhaseCount> worst{};         ///< by format::Phase
+  uint64_t unclipped = 0;  ///< of them those that were recorded before clipping, too
+  std::array<Class, kPhaseCount> worst{};  ///< by format::Phase
 };
 
 [[nodiscard]] StepSummary summary_of(const StepRecords& base, const StepRecords& cand,
                                      const Alignment& alignment,
                                      const std::vector<Comparison>& comparisons);
+
+/// @return "backward passes in the step: 4 in the baseline, 1 in the candidate".
+[[nodiscard]] std::string passes_text(uint64_t base, uint64_t cand);
 
 }  // namespace convtrace::diff
