@@ -37,7 +37,7 @@ ROOMS = {
     "cupti/stats/tile": "",
     "cupti/stats/thread": "cupti/stats/tile",
     "cupti/stats/cpu": "cupti/stats/thread cupti/stats/tile",
-    "cupti/stats/kernels": "cupti/stats/cpu cupti/stats/thread cupti/stats/tile",
+    "cupti/stats/kernels": "cupti/stats/thread cupti/stats/tile",
     "cupti/stats": "cupti/stats/cpu cupti/stats/kernels cupti/stats/thread cupti/stats/tile",
     "cupti/values": "cupti/driver cupti/kernels cupti/memory cupti/stats cupti/stats/cpu cupti/stats/kernels "
         "cupti/stats/tile format/findings/memory format/settings format/values",
@@ -62,7 +62,9 @@ ROOMS = {
         "interposer/core/queue interposer/core/runtime interposer/core/writer",
     "interposer/preload": "cupti/abi format/settings",
     "interposer/observer/convtrace_observer/base": "",
-    "interposer/observer/convtrace_observer/calls": "interposer/observer/convtrace_observer/base",
+    "interposer/observer/convtrace_observer/again": "interposer/observer/convtrace_observer/base",
+    "interposer/observer/convtrace_observer/calls":
+        "interposer/observer/convtrace_observer/again interposer/observer/convtrace_observer/base",
     "interposer/observer/convtrace_observer/facts":
         "interposer/observer/convtrace_observer/base interposer/observer/convtrace_observer/calls",
     "interposer/observer/convtrace_observer/compiled": "interposer/observer/convtrace_observer/base",
@@ -98,14 +100,14 @@ ROOMS = {
     "tools/diff/verdict": "reader tools/common tools/diff/align tools/diff/births tools/diff/compare tools/diff/facts tools/diff/model "
         "tools/diff/read tools/diff/shown tools/diff/whole tools/trace/flow tools/trace/model tools/trace/names tools/trace/read",
     "tools/diff/cause": "tools/common tools/diff/compare tools/diff/model tools/diff/verdict",
-    "tools/diff/ranks": "tools/common tools/diff/cause tools/diff/facts tools/diff/read tools/diff/verdict tools/diff/whole "
-        "tools/trace/model tools/trace/names tools/trace/read",
+    "tools/diff/ranks": "format/settings tools/common tools/diff/cause tools/diff/facts tools/diff/read tools/diff/verdict tools/diff/whole "
+        "tools/trace/model tools/trace/read",
     "tools/diff/report": "tools/common tools/diff/births tools/diff/cause tools/diff/compare tools/diff/facts tools/diff/model "
         "tools/diff/verdict tools/report",
     "tools/diff/page": "tools/common tools/diff/cause tools/diff/facts tools/diff/report tools/diff/verdict tools/report",
     "tools/diff/expect": "format/settings reader tools/common tools/diff/facts tools/diff/report tools/diff/verdict tools/report "
         "tools/trace/model tools/trace/read",
-    "tools/diff": "tools/common tools/diff/expect tools/diff/page tools/diff/ranks tools/diff/read tools/diff/report tools/report "
+    "tools/diff": "tools/common tools/diff/expect tools/diff/page tools/diff/ranks tools/diff/report tools/report "
         "tools/trace/names",
     "tools/check/model": "tools/common tools/trace/flow tools/trace/model",
     "tools/check/values": "tools/check/model tools/common tools/trace/flow tools/trace/model",
@@ -117,21 +119,19 @@ ROOMS = {
         "tools/check/training tools/check/values tools/common tools/report tools/trace/model tools/trace/read",
     "tools/origin/model": "tools/trace/model",
     "tools/origin/read": "reader tools/common tools/origin/model tools/trace/model tools/trace/read",
-    "tools/origin/digest": "tools/common tools/origin/model tools/origin/read tools/trace/read",
     "tools/origin/join": "tools/origin/model tools/origin/read tools/trace/model",
     "tools/origin/judge": "cupti/stats/tile tools/common tools/origin/join tools/origin/model tools/trace/model",
     "tools/origin/report": "tools/common tools/origin/model tools/report",
-    "tools/origin": "tools/common tools/origin/digest tools/origin/join tools/origin/judge tools/origin/model tools/origin/read "
+    "tools/origin": "tools/common tools/origin/join tools/origin/judge tools/origin/model tools/origin/read "
         "tools/origin/report tools/report tools/trace/read",
-    "tools/cli/base": "format/file format/settings reader tools/common",
+    "tools/cli/base": "format/file format/settings reader tools/common tools/report",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
     "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/report "
-        "tools/trace/flow tools/trace/model",
+        "tools/trace/flow tools/trace/model tools/trace/read",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/report tools/trace/model tools/trace/names tools/trace/read",
-    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/doctor tools/cli/rewrite tools/cli/run tools/common "
-        "tools/origin tools/weights",
+    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/run tools/common tools/origin tools/weights",
 }
 FOR_ALL = {"format/base", "format/model"}
 MOST_MODULES = 16  # of a room

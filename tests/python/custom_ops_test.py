@@ -373,6 +373,21 @@ class Tags(ObservedTest):
         python_op(torch.ones(2))
         self.assertEqual([op.op for op in self.fake.of("op")], ["convtrace_test::python_op"] * 2)
 
+    def test_the_code_of_a_function_is_told_once(self):
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return 2 * grad
+
+        for _ in range(2):
+            Doubled.apply(torch.ones(2, requires_grad=True))
+        told = [one.name for one in self.fake.of("fact") if one.name.startswith("code.") and one.name.endswith(".Doubled")]
+        self.assertEqual(len(told), 1)
+
     def test_an_autograd_function_is_tagged_forward_and_backward(self):
         x = torch.randn(3, requires_grad=True)
         Cube.apply(x).sum().backward()

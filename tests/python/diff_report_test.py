@@ -1,7 +1,10 @@
 """convtrace-diff as a program: its JSON against docs/diff-report.schema.json, and its files after an interrupt."""
 import json
+import math
+import operator
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
@@ -128,6 +131,32 @@ class ObjectsTestCase(Folder):
         trace = GOLDEN / sorted(path.name for path in GOLDEN.glob("*.ctrace"))[0]
         self.assertIn("findings", convtrace.check(trace))
         self.assertIn("<html", convtrace.origin(trace).page)
+
+
+class PaletteTestCase(unittest.TestCase):
+    """What the colours of agreement and of difference are to somebody who sees no green: the matrix is that of Machado, Oliveira and
+    Fernandes (2009) for deuteranopia, the distance that of CIE 1976 in L*a*b*."""
+    SEEN = (0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)
+    XYZ = (0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041)
+    WHITE = 0.95047, 1, 1.08883
+
+    def seen(self, color):
+        """@return L*, a*, b*"""
+        linear = []
+        for at in 1, 3, 5:
+            part = int(color[at:at + 2], 16) / 255
+            linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+        times = lambda matrix, vector: [sum(map(operator.mul, row, vector)) for row in matrix]  # noqa: E731
+        there = times(self.XYZ, [min(max(part, 0), 1) for part in times(self.SEEN, linear)])
+        x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in map(operator.truediv, there, self.WHITE))
+        return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+    def test_agreement_and_difference_are_told_apart(self):
+        css = (pathlib.Path(ROOT) / "tools" / "report" / "report.css").read_text()
+        light = dict(re.findall(r"--([ch]\d+):(#[0-9a-f]{6})", css[:css.index("@media")]))
+        for agree, differ in (("c0", "c5"), ("c3", "c5"), *((one, other) for one in ("h1", "h3", "h4", "h5")
+                                                            for other in ("h7", "h8", "h9", "h10", "h11", "h12", "h13"))):
+            self.assertGreaterEqual(math.dist(self.seen(light[agree]), self.seen(light[differ])), 40, (agree, differ))
 
 
 class InterruptTestCase(Folder):

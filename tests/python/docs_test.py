@@ -5,7 +5,9 @@ page's own. "exit=N" is the exit code of its last command, "says=TEXT|TEXT" (to 
 it prints. A block ```python file=NAME or ```toml file=NAME is what the reader saves under that name. A block
 ```text printed was printed by the page's commands: its lines, but for "...", are among theirs when numbers and
 bytes of memory are left out. Other blocks (```text; ```sh elsewhere: for another machine) are not run."""
+import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -42,7 +44,7 @@ def read(page):
 
 def pages():
     """The pages of the repository, as paths from its root."""
-    found = ["README.md", "CONTRIBUTING.md", "format/FORMAT.md", "tests/fakecuda/README.md",
+    found = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "format/FORMAT.md", "tests/fakecuda/README.md",
              "tests/unit/cupti/rules/README.md"]
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
@@ -71,8 +73,10 @@ def shapes(text):
 
 
 class Page:
-    """A test of one page, for a TestCase that names it."""
+    """A test of one page, for a TestCase that names it. The traces in `diverged` are those of two runs that the page
+    compares: what convtrace-diff says to do next is done, too, with what the page changes between the runs put back."""
     page = None
+    diverged = None
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -94,10 +98,12 @@ class Page:
 
     def test_page(self):
         ran, said, printed = 0, "", ""
+        saved = {}
         for kind, options, body in BLOCK.findall(read(self.page)):
             options, _, says = options.partition("says=")
             options = dict(o.split("=", 1) if "=" in o else (o, "") for o in options.split())
             if "file" in options:
+                saved[options["file"]] = body
                 with open(os.path.join(self.folder, options["file"]), "w") as file:
                     file.write(body)
             elif kind == "sh" and "elsewhere" not in options:
@@ -113,10 +119,47 @@ class Page:
                 printed += body
         self.assertGreater(ran, 0, "no command of %s was run" % self.page)
         self.assertEqual(shapes(printed) - shapes(said) - {"", "..."}, set())
+        if self.diverged:
+            self.check_next(saved)
+
+    def shell(self, script):
+        return subprocess.run(["bash", "-c", script], cwd=self.folder, env=self.environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+
+    def report(self, base, cand):
+        done = self.shell("convtrace-diff %s %s --json report.json" % (base, cand))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        with open(os.path.join(self.folder, "report.json")) as file:
+            return json.load(file)
+
+    def check_next(self, saved):
+        """Follows the block, which says when the baseline's files are put back, and when the candidate's.
+
+        @param saved  the files of the page as the baseline had them
+        """
+        told = self.report(*self.diverged)
+        self.assertTrue(told["next"])
+        folder = pathlib.Path(self.folder)
+        changed = {name: (folder / name).read_text() for name in saved}
+        parts = "\n".join(told["next"]).split("# then the candidate's again\n")
+        if len(parts) == 1:  # one command line tells the runs apart
+            parts = ["", parts[0]]
+        for part, state in zip(parts, (saved, changed)):
+            for name, body in state.items():
+                (folder / name).write_text(body)
+            done = self.shell(part)
+            self.assertEqual(done.returncode, 1 if part is parts[-1] else 0, part + done.stdout)
+        sharper = self.report("root-base.ctrace", "root-cand.ctrace")
+        told, root = told["root"], sharper["root"]
+        same = all(told[key] == root[key] for key in ("step", "phase", "scope", "slot"))
+        self.assertTrue(same or root["op"], sharper["headline"])
+        self.assertTrue(root["elements"] or (root["consumer"] or {}).get("elements"), sharper["headline"])
+        self.assertEqual(sharper["next"], [])
 
 
 class Readme(Page, unittest.TestCase):
     page = "README.md"
+    diverged = "base.ctrace", "candidate.ctrace"
 
     def test_it_is_short(self):
         self.assertLessEqual(len(read(self.page).splitlines()), README_LINES)
@@ -124,10 +167,18 @@ class Readme(Page, unittest.TestCase):
 
 class Tutorial(Page, unittest.TestCase):
     page = "docs/tutorial.md"
+    diverged = "base.ctrace", "candidate.ctrace"
 
 
 class Upgrade(Page, unittest.TestCase):
     page = "docs/walkthrough-upgrade.md"
+    diverged = "old.ctrace", "new.ctrace"
+
+    def setUp(self):
+        super().setUp()
+        asked = self.shell("python -m pip download -q --no-deps --dest downloads transformers==5.8.0")
+        if asked.returncode:
+            self.skipTest("no registry of packages: " + asked.stdout[-200:])
 
 
 class NaN(Page, unittest.TestCase):
@@ -136,6 +187,15 @@ class NaN(Page, unittest.TestCase):
 
 class CustomOp(Page, unittest.TestCase):
     page = "docs/walkthrough-custom-op.md"
+
+
+class Agents(Page, unittest.TestCase):
+    page = "docs/agents.md"
+
+    def setUp(self):
+        super().setUp()
+        body, = (body for _, options, body in BLOCK.findall(read("README.md")) if "file=train.py" in options)
+        pathlib.Path(self.folder, "train.py").write_text(body)
 
 
 class Recipes(Page, unittest.TestCase):

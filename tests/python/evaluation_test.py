@@ -87,6 +87,25 @@ class Evaluation(StepsTest):
             self.optimizer.step()
         self.assertEqual(self.roots(), [(0, "evaluation", 0), (1, "forward", 0), (2, "forward", 0)])
 
+    def test_the_mode_is_told_of_training_behind_an_evaluation_in_one_step(self):
+        for _ in range(3):
+            self.model.eval()
+            self.model(self.batch()).sum().backward()
+            self.optimizer.step()
+            with torch.no_grad():
+                self.model(self.batch())
+        self.assertEqual({f.scope: f.value for f in self.fake.of("event_fact") if f.name == "mode"}, dict.fromkeys(["", *"012"], "eval"))
+
+    def test_the_mode_is_told_of_an_evaluation_behind_training_in_one_step(self):
+        self.train()
+        self.model(self.batch()).sum().backward()
+        self.model.eval()
+        self.model[1].train()
+        with torch.no_grad():
+            self.model(self.batch())
+        told = {f.scope: f.value for f in self.fake.of("event_fact") if f.name == "mode.evaluation"}
+        self.assertEqual(told, {"1": "train"})
+
     def test_forces_of_an_evaluated_energy_are_no_training(self):
         """A model may differentiate to compute what it gives out."""
         self.train()

@@ -62,6 +62,17 @@ class FactRuns(ProgramTest):
         self.assertRegex(root["forward"], r"^torch/nn/modules/dropout\.py:\d+$")
         self.assertIn("%s (Dropout, torch/nn/modules/dropout.py:" % root["scope"], text)
 
+    def check_shared_weight(self, base, phase, scope):
+        _, report, text = self.facts("tied=1", base=(base,))
+        self.assertEqual((report["root"]["phase"], report["root"]["scope"]), (phase, scope), text)
+        self.assertEqual(report["cause"]["text"], "Linear tied: none | weight=blocks.0.lin.weight in blocks.2.lin")
+
+    def test_a_module_that_shares_its_weight_in_one_run(self):
+        self.check_shared_weight("tied=0", "forward", "blocks.2.lin")
+
+    def test_a_gradient_of_a_weight_that_one_run_shares(self):
+        self.check_shared_weight("tied=2", "backward", "blocks.0.lin")
+
     def test_a_setting_of_the_loss_that_extra_repr_does_not_print(self):
         facts, _, _ = self.facts("smoothing=0.1")
         self.assertIn(("module", "label_smoothing", "0.0", "0.1", "CrossEntropyLoss", 1, 0), facts)

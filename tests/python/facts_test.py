@@ -39,6 +39,51 @@ class ModuleFacts(ObservedTest):
         return {(f.scope, f.name): f.value for f in self.fake.of("event_fact")
                 if f.scope is not None and scope in (None, f.scope)}
 
+    def test_settings_of_an_update_are_of_the_step_that_its_closure_opens(self):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(torch.ones(1, 2)).sum()
+            loss.backward()
+            return loss
+
+        for step in range(3):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+            optimizer.step(closure)
+        told, step = [], None
+        for message in self.fake.messages:
+            if message.kind == "step":
+                step = message.index
+            elif message.kind == "event_fact" and message.name == "optimizer.0.0.lr":
+                told.append((step, message.value))
+        self.assertEqual(told, [(step, repr(0.1 / (1 + step))) for step in range(3)])
+
+    def test_a_loss_of_a_large_graph_is_recorded_and_costs_no_more(self):
+        model, functional = nn.Linear(2, 2), nn.functional
+        scores = model(torch.randn(3, 2))
+        doubled = summed = functional.mse_loss(scores, torch.zeros(3, 2))
+        for _ in range(40):
+            doubled = doubled + doubled  # 2 ** 40 ways through the graph
+        for _ in range(3000):
+            summed = summed + functional.mse_loss(scores, torch.ones(3, 2))  # deeper than Python's stack
+        doubled.backward(retain_graph=True)
+        summed.backward()
+        self.assertEqual(len(self.fake.tensors(slot="loss")), 2)
+        self.assertEqual(self.fake.of("loss"), [])
+
+    def test_the_function_of_a_loss_and_where_it_is_passed_back(self):
+        model, functional = nn.Linear(2, 2), nn.functional
+        scores = model(torch.randn(3, 2))
+        functional.mse_loss(scores, torch.zeros(3, 2), reduction="sum").backward(retain_graph=True)
+        (scores.abs().mean() * 2 + functional.l1_loss(scores, torch.ones(3, 2)) / 3).view(1).backward()
+        line = sys._getframe().f_lineno - 1
+        told = {f.name: f.value for f in self.fake.of("event_fact") if f.name.startswith(("loss.", "backward."))}
+        self.assertEqual(told, {
+            "loss.backward": "function=MseLoss, reduction=sum", "backward.call": "facts_test.py:%d" % (line - 1),
+            "loss.backward:1": "function=Add(Mean(Abs) Mean(Abs))", "backward.call:1": "facts_test.py:%d" % line})
+
     def test_a_module_tells_class_places_and_attributes_at_its_first_call(self):
         model = Scaled()
         model(torch.ones(2)); line = sys._getframe().f_lineno  # noqa: E702

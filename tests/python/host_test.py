@@ -107,6 +107,11 @@ class Tracebacks(HostTest):
     def test_stacks_and_levels_of_warnings_are_those_of_the_program(self):
         self.check_same("tracebacks.py", "frames")
 
+    def test_the_error_of_a_recursion_without_end(self):
+        self.check_same("deep.py", status=1)
+        trace, = self.traces()
+        self.assertEqual(len(self.losses(trace)), 3)
+
     def test_anomaly_mode_prints_the_program_s_stack_of_a_forward_call(self):
         self.check_same("anomaly.py")
 
@@ -170,6 +175,10 @@ class Correct(HostTest):
 
     def test_gradients_of_inputs_while_more_and_more_models_live(self):
         self.check_correct("attributions.py")
+
+
+    def test_a_working_directory_that_was_removed_and_norms_that_are_only_printed(self):
+        self.check_correct("gone.py")
 
 
 class Names(HostTest):

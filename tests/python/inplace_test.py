@@ -4,7 +4,8 @@ import unittest
 
 from preload_test import ProgramTest
 
-# Case of programs/needed_ops.py, needed_state.py or needed_calls.py -> (level, kind, op, slot) of one of its findings: the one that says where.
+# Case of programs/needed_ops.py, needed_state.py, needed_calls.py or needed_between.py -> (level, kind, op, slot) of one of its
+# findings: the one that says where.
 TOLD = {
     "wrong_saved_of_tanh": ("error", "input-mutated", "SquareBackward", "saved:0"),
     "wrong_saved_of_product": ("error", "input-mutated", "SquareBackward", "saved:0"),
@@ -35,6 +36,22 @@ TOLD = {
     "wrong_hook_of_a_gradient": ("error", "overwritten", "ExpBackward", "grad_output:0"),
     "wrong_state_of_an_object": ("warning", "overwritten", "MaskBackward", "state:Kept.mask"),
     "wrong_state_on_a_module": ("warning", "overwritten", "OwnedMaskBackward", "state:owner.mask"),
+    "wrong_scores_of_a_loss": ("error", "overwritten", "MseLossBackward0", "needed:self"),
+    "wrong_scores_of_logits": ("error", "overwritten", "BinaryCrossEntropyWithLogitsBackward0", "needed:self"),
+    "wrong_scores_of_elements": ("error", "overwritten", "MseLossBackward0", "needed:self"),
+    "wrong_scores_of_huber": ("error", "overwritten", "HuberLossBackward0", "needed:self"),
+    "wrong_weight_of_a_layer": ("info", "overwritten", "AddmmBackward0", "needed:mat2"),
+    "wrong_weight_of_a_convolution": ("info", "overwritten", "ConvolutionBackward0", "needed:weight"),
+    "wrong_weight_of_a_function": ("info", "overwritten", "MmBackward0", "needed:mat2"),
+    "wrong_hook_that_sorts": ("error", "overwritten", None, "output:0"),
+    "wrong_hook_that_rounds": ("error", "overwritten", None, "output:0"),
+    "wrong_hook_with_arguments": ("error", "overwritten", None, "output:0"),
+    "wrong_ring_of_packed": ("error", "overwritten", "AddmmBackward0", "packed:mat1"),
+    "wrong_ring_of_pairs": ("error", "overwritten", "AddmmBackward0", "packed:mat1"),
+    "wrong_buffer_of_packed": ("error", "overwritten", "SigmoidBackward0", "packed:result"),
+    "wrong_block_of_an_array": ("warning", "overwritten", "SigmoidBackward", "ctx:kept"),
+    "wrong_block_in_a_list": ("warning", "overwritten", "SigmoidBackward", "ctx:kept.0"),
+    "wrong_block_of_bytes": ("warning", "overwritten", "SigmoidBackward", "ctx:kept"),
     "wrong_part_behind_a_layer": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_part_of_a_gradient": ("error", "input-mutated", "TenthBackward", "grad_output:0"),
     "wrong_part_of_a_gradient_alone": ("warning", "input-mutated", "TenthBackward", "grad_output:0"),
@@ -47,7 +64,7 @@ TOLD = {
 
 class Kept(ProgramTest):
     shared = True
-    PROGRAMS = "needed_ops.py", "needed_state.py", "needed_calls.py"
+    PROGRAMS = "needed_ops.py", "needed_state.py", "needed_calls.py", "needed_between.py"
 
     def findings_of(self, which, expect, programs=PROGRAMS):
         found = []
@@ -74,6 +91,7 @@ class Kept(ProgramTest):
         self.assertRegex(said["wrong_saved_of_exp"],
                          r"saved:0 of op ExpBackward in .*is not what it was as saved:0 of op Exp in .*"
                          r"What op SquareBackward in .* left of its saved:0 is what lies there now")
+        self.assertIn("only hooks of that module ran in between", said["wrong_hook_that_sorts"])
         self.assertIn("others held that memory", said["wrong_saved_of_tanh"])
         self.assertNotIn("others held that memory", said["wrong_gradient_alone"])
         self.assertIn("No op that is recorded gave these bytes", said["wrong_batch_refilled"])

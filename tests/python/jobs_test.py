@@ -113,18 +113,35 @@ class JobsTest(unittest.TestCase):
             return file.read()
 
     def check_origin(self, *arguments, expect=None):
-        alone = self.one("convtrace", "origin", *[word for word in arguments if not word.startswith("--window")])
+        alone = self.one("convtrace", "origin", *arguments)
         self.assertEqual(self.spread("origin", *arguments), alone)
         if expect is not None:
             self.assertEqual(alone[0], expect)
         return json.loads(alone[1]) if alone[1] else None
 
-    def check_diff(self, *arguments, expect=None):
-        alone = self.one("convtrace-diff", *arguments)
-        self.assertEqual(self.spread("diff", *arguments), alone)
+    def check_diff(self, *arguments, expect=None, left_out=None):
+        """@param left_out  ranks that are not compared with others of their run. The reports differ in `replicas`, and in the rows of
+        steps that were not read."""
+        code, alone = self.one("convtrace-diff", *arguments)
+        spread_code, spread = self.spread("diff", *arguments)
+        self.assertEqual(spread_code, code)
         if expect is not None:
-            self.assertEqual(alone[0], expect)
-        return json.loads(alone[1]) if alone[1] else None
+            self.assertEqual(code, expect)
+        if alone is None:
+            self.assertIsNone(spread)
+            return None
+        report, narrowed = json.loads(alone), json.loads(spread)
+        if left_out is not None:
+            self.assertEqual(narrowed["ranks_by_sums"], left_out)
+        if narrowed["ranks_by_sums"] == 0:
+            self.assertEqual(spread, alone)
+            return report
+        self.assertEqual([row for row in narrowed["per_step"] if row not in report["per_step"]], [])
+        unread = [row for row in report["per_step"] if row not in narrowed["per_step"]]
+        self.assertEqual({row["class"] for row in unread}, {"identical"})
+        alike = dict.fromkeys(("ranks_by_sums", "replicas", "per_step"))
+        self.assertEqual({**narrowed, **alike}, {**report, **alike})
+        return report
 
 
 @unittest.skipUnless(duckdb, "no duckdb")
@@ -140,12 +157,6 @@ class OriginOnDuckDb(JobsTest):
                 codes.append(self.one("convtrace", "origin", self.job)[0])
                 shutil.rmtree(self.job)
         self.assertEqual(set(codes), {0, 4})
-
-    def test_windows_of_one_step(self):
-        for kind in ("nan", "scale", "flip", "skip"):
-            simulated(small_job(kind), self.job)
-            self.check_origin(self.job, "--window-steps=1", expect=4)
-            shutil.rmtree(self.job)
 
     def test_missing_damaged_unclosed_and_foreign_traces(self):
         traces = simulated(small_job("lost"), self.job)
@@ -197,19 +208,16 @@ class OriginOnDuckDb(JobsTest):
             self.assertEqual(self.said, "")
         killed = self.dying_program(traces[5], marks, 1000)  # written before tasks start it
         with mock.patch("convtrace.tree.program", lambda name: killed if name == "convtrace" else name):
-            code, report = self.spread("origin", self.job)
+            self.assertEqual(self.spread("origin", self.job), whole)
         self.assertIn(traces[5] + ": the task that reads it has failed: convtrace: SIGKILL", self.said)
-        report = json.loads(report)
-        self.assertEqual(code, 4)
-        self.assertEqual(report["ranks"], [0, 1, 2, 3, 4, 6, 7])
-        self.assertEqual(len(report["incomplete"]), 1)
-        self.assertEqual(report["origins"][0]["rank"], 3)
+        problems = duckdb.sql("SELECT path FROM read_parquet('%s/traces/*.parquet') WHERE problem IS NOT NULL" % self.output).fetchall()
+        self.assertEqual(problems, [(traces[5],)])
 
     def dying_program(self, trace, marks, times):
         """@return the path of a program that kills itself the first `times` times that it is to read a trace."""
         path = os.path.join(self.folder, "convtrace")
         with open(path, "w") as file:
-            file.write('#!/bin/sh\nif [ "$5" = "%s" ] && [ "$(ls %s | wc -l)" -lt %d ]; then touch "%s/$$"; kill -9 $$; fi\nexec %s "$@"\n'
+            file.write('#!/bin/sh\nif [ "$3" = "%s" ] && [ "$(ls %s | wc -l)" -lt %d ]; then touch "%s/$$"; kill -9 $$; fi\nexec %s "$@"\n'
                        % (trace, marks, times, marks, program("convtrace")))
         os.chmod(path, 0o755)
         return path
@@ -247,7 +255,7 @@ class OriginOnDuckDb(JobsTest):
         self.assertEqual(self.spread("diff", "foo://nowhere/base", self.job), (2, None))
         self.assertTrue(self.said.startswith("convtrace: CT-2001 "), self.said)
         with self.assertRaises(SystemExit) as usage:
-            self.spread("origin", "--window-steps", "0", self.job)
+            self.spread("origin", "--workers", "0", self.job)
         self.assertEqual(usage.exception.code, 2)
 
     def test_a_folder_with_one_trace_and_something_else(self):
@@ -265,13 +273,10 @@ class OriginOnDuckDb(JobsTest):
     def test_tables_for_queries(self):
         simulated(small_job("nan"), self.job)
         report = self.check_origin(self.job)
-        count = "SELECT count(*) FROM read_parquet('%s/%s/**/*.parquet')"
-        self.assertEqual(duckdb.sql(count % (self.output, "collectives")).fetchall()[0][0], report["collectives"])
-        self.assertEqual(duckdb.sql(count % (self.output, "traces")).fetchall()[0][0], 8)
-        calls, reduced = [duckdb.sql(count % (self.output, place + "/calls")).fetchall()[0][0] for place in ("digests", "reduced")]
-        self.assertLess(reduced, calls)
-        bad = duckdb.sql("SELECT min(step) FROM read_parquet('%s/collectives/*.parquet') WHERE bad = 1" % self.output).fetchall()[0][0]
-        self.assertEqual(bad, report["origins"][0]["step"])
+        self.assertEqual(duckdb.sql("SELECT rank, state FROM read_parquet('%s/traces/*.parquet') ORDER BY rank" % self.output).fetchall(),
+                         [(rank, "complete") for rank in range(8)])
+        steps = duckdb.sql("SELECT rank, step FROM read_parquet('%s/steps/*.parquet') ORDER BY rank, step" % self.output).fetchall()
+        self.assertEqual(steps, [(rank, step) for rank in range(8) for step in range(report["steps"])])
 
 
 @unittest.skipUnless(duckdb, "no duckdb")
@@ -324,39 +329,41 @@ class DiffOnDuckDb(JobsTest):
         report = self.check_diff(base, cand)
         self.assertIsNotNone(report["layouts"])
         self.check_diff(base, cand, "--layouts=ranks")
-        self.assertEqual(self.spread("diff", "file://" + base, "file://" + cand)[0], 2)
-        self.assertIn("--layouts=ranks", self.said)
+        code, spread = self.spread("diff", "file://" + base, "file://" + cand)
+        self.assertEqual((code, spread.replace("file://", "")), self.one("convtrace-diff", base, cand))
 
     def test_single_traces(self):
         _, _, base, cand = self.runs("flip")
         self.check_diff(base[3], cand[3])
         self.check_diff(base[3], cand[2])
 
-    def test_tables_for_queries(self):
-        base, cand, _, _ = self.runs("flip")
-        report = self.check_diff(base, cand, expect=1)
-        rows = duckdb.sql("SELECT rank, verdict, root_step, root_scope FROM read_parquet('%s/parts/*.parquet') ORDER BY rank" %
-                          self.output).fetchall()
+    def test_ranks_that_are_equal_are_not_read_in_full(self):
+        base, cand, traces, faulty = self.runs("stale")
+        report = self.check_diff(base, cand, expect=1, left_out=0)
+        rows = duckdb.sql("SELECT rank, first_step FROM read_parquet('%s/differences/*.parquet') ORDER BY rank" % self.output).fetchall()
         self.assertEqual([row[0] for row in rows], list(range(8)))
-        root = report["root"]
-        self.assertIn((root["rank"], "diverged", root["step"], root["scope"]), rows)
+        self.assertIn((report["root"]["rank"], report["root"]["step"]), rows)
+        for rank in (0, 1, 2, 4, 6, 7):
+            shutil.copy(traces[rank], faulty[rank])
+        self.assertIn(self.check_diff(base, cand, expect=1, left_out=6)["root"]["rank"], (3, 5))
+        for rank in (3, 5):
+            shutil.copy(traces[rank], faulty[rank])
+        self.check_diff(base, cand, expect=0, left_out=7)
 
     def test_what_cannot_be_read(self):
         base, _, _, _ = self.runs(None)
         self.check_diff(base, os.path.join(self.folder, "missing"), expect=2)
 
     def test_a_task_that_dies_is_told(self):
-        base, cand, _, traces = self.runs(None)
-        path = os.path.join(self.folder, "convtrace-diff")
+        base, cand, _, traces = self.runs("stale")
+        shutil.copy(os.path.join(base, os.path.basename(traces[4])), traces[4])
+        whole = self.one("convtrace-diff", base, cand)
+        path = os.path.join(self.folder, "convtrace")
         with open(path, "w") as file:
-            file.write('#!/bin/sh\ncase "$*" in --part*%s) kill -9 $$;; esac\nexec %s "$@"\n' % (traces[2], program("convtrace-diff")))
+            file.write('#!/bin/sh\ncase "$*" in info*%s) kill -9 $$;; esac\nexec %s "$@"\n' % (traces[2], program("convtrace")))
         os.chmod(path, 0o755)
-        with mock.patch("convtrace.tree.program", lambda name: path):
-            code, report = self.spread("diff", base, cand)
-        report = json.loads(report)
-        self.assertEqual((code, report["verdict"]), (3, "incomplete"))
-        self.assertEqual(report["incomplete_why"], ["CT-2101 rank 2: the task that compares it has failed"])
-        self.assertEqual(len(report["ranks"]), 7)
+        with mock.patch("convtrace.tree.program", lambda name: path if name == "convtrace" else program(name)):
+            self.assertEqual(self.spread("diff", base, cand), whole)
         self.assertIn("SIGKILL", self.said)
 
 
@@ -371,7 +378,7 @@ class SparkTest(JobsTest):
         traces = simulated(small_job("nan"), self.job)
         flip_byte(traces[1])
         os.unlink(traces[6])
-        self.check_origin(self.job, "--window-steps=2", expect=4)
+        self.check_origin(self.job, expect=4)
         clean = os.path.join(self.folder, "clean")
         simulated(small_job(None), clean)
         self.check_diff(clean, self.job)

@@ -242,6 +242,7 @@ class TritonKernels(ObservedTest):
     def test_what_is_not_understood_harms_nothing(self):
         self.load({"x_ptr": 5}, {})
         self.assertEqual(self.kernel_class(None, 1)._init_handles(), "loaded")
+        torch.nn.ReLU()(torch.ones(1))  # the first record, with which failures before it are told
         (diagnostic,) = self.fake.of("diagnostic")
         self.assertIn("triton", diagnostic.text)
         self.fake.messages.clear()

@@ -54,7 +54,7 @@ class NotebookTest(unittest.TestCase):
         return subprocess.run([SHOW, *arguments], cwd=self.folder, stdout=subprocess.PIPE, universal_newlines=True).stdout
 
 
-class Magic(NotebookTest):
+class Traces(NotebookTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -64,6 +64,8 @@ class Magic(NotebookTest):
             subprocess.run([sys.executable, "train.py"], cwd=cls.folder, check=True,
                            env={**cls.environment, "LD_PRELOAD": PRELOAD, "CONVTRACE_OUTPUT": name + ".ctrace"})
 
+
+class Magic(Traces):
     def test_what_the_programs_print_and_verdicts_are_no_errors(self):
         loaded, info, norms, nan, same, diverged = self.notebook(
             "%load_ext convtrace", "%convtrace info base.ctrace", "path = 'cand.ctrace'\n%convtrace norms --json {path}",
@@ -97,6 +99,19 @@ class Magic(NotebookTest):
                 self.assertIn("UsageError: ", "".join(output.get("text", "") for output in outputs))
                 self.assertIn(message, "".join(output.get("text", "") for output in outputs))
                 self.assertEqual(self.only(after).text, "goes on\n")
+
+
+class Progress(Traces):
+    def test_the_report_stands_where_its_progress_was(self):
+        slow = ("import time, convtrace.notebook as magic\nreal = magic.reports.report_of\n"
+                "magic.reports.report_of = lambda *all: (time.sleep(1.5), real(*all))[1]\n"
+                "said = []\nfrom unittest import mock\nplace = mock.Mock(update=lambda data, raw: said.append(data))\n"
+                "shown = magic.display\nmagic.display = lambda data, **_: (said.append(data), place)[1]\n")
+        _, printed = self.notebook("%load_ext convtrace\n" + slow, "%convtrace diff base.ctrace cand.ctrace\n"
+                                   "print(said[0], len(said), sorted(said[-1]))")
+        self.assertEqual(self.only(printed).text, "{'text/plain': 'comparing, 1 s'} 2 ['text/html', 'text/plain']\n")
+        _, outputs = self.notebook("%load_ext convtrace\n" + slow + "magic.display = shown", "%convtrace diff base.ctrace cand.ctrace")
+        self.assertIn("DIVERGED", self.only(outputs).data["text/plain"])
 
 
 class TracedKernel(NotebookTest):

@@ -43,10 +43,13 @@ class Odd(HostTest):
         dead = {name for name in cases if re.match("dies_of_|crash_told$|executes$", name)} - {"dies_of_KILL"}
         self.assertEqual(cases - set(found) - dead, UNTRACED | {"no_environment"})
         self.assertEqual(set(found) - cases, {"convtrace-0"})  # the one that has no environment, and so no name
-        for name in cases & {"nothing_odd", "daemon", "threads", "few_descriptors", "interrupted", "dies_of_KILL"}:
+        for name in cases & {"nothing_odd", "daemon", "threads", "few_descriptors", "interrupted", "dies_of_KILL", "deep"}:
             trace, = (one for one in self.traces() if os.path.basename(one).startswith(name + "-"))
-            steps = {r["step"] for r in self.records(trace, expect=3 if UNCLOSED.match(name) else 0) if r["record"] == "stats"}
-            self.assertGreaterEqual(len(steps), 3, name)
+            values = [r for r in self.records(trace, expect=3 if UNCLOSED.match(name) else 0) if r["record"] == "stats"]
+            self.assertGreaterEqual(len({r["step"] for r in values}), 3, name)
+            if name == "deep":  # what it trains at the end
+                last = re.search(r"^deep 0 True (\[.*)", plain.stdout, re.M).group(1)
+                self.assertEqual(str([float(r["mean"]).hex() for r in values if r["slot"] == "loss"][-4:]), last)
         said = OWN.findall(self.log() + "".join(own))
         self.assertLessEqual({code for _, code, _ in said}, {"CT-1004", "CT-1012", "CT-1101", "CT-1106", "CT-1108"}, said)
         codes = [code for _, code, _ in said]

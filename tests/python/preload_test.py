@@ -39,6 +39,7 @@ BUILD = os.environ.get("CONVTRACE_BUILD") or os.path.join(
     os.path.dirname(os.path.dirname(HERE)), "build", "release")
 PRELOAD = os.path.join(BUILD, "lib", "libconvtrace.so")
 SHOW = os.path.join(BUILD, "bin", "convtrace")
+DIFF = SHOW + "-diff"
 
 if not (os.path.exists(PRELOAD) and os.path.exists(SHOW)):
     print("skipped: %s and %s are not built" % (PRELOAD, SHOW))
@@ -385,6 +386,17 @@ class Endings(ProgramTest):
 
     def test_os_exit(self):
         self.check_end("os._exit", "8")
+
+
+class ObserverEnds(ProgramTest):
+    def test_what_was_not_observed_is_no_agreement(self):
+        for size in "1", "2":
+            done = self.run_program("observer_ends.py", size, CONVTRACE_OUTPUT=os.path.join(self.folder, size + ".ctrace"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+        for command in ([DIFF, *self.traces()], [SHOW, "check", *self.traces()[:1]]):
+            told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+            self.assertEqual(told.returncode, 3, told.stdout)
+            self.assertRegex(told.stdout, r"5 records lost \(observer failed, see CT-1301\)")
 
 
 class Modes(ProgramTest):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import types
 import unittest
 import unittest.mock
 import weakref
@@ -109,6 +110,43 @@ class Reentry(ObservedTest):
         slots = [t.slot for t in self.fake.of("tensor") if t.slot.startswith("output")]
         self.assertEqual(sorted(slots), sorted(2 * ["output:%d" % i for i in range(12)]))
 
+    def test_a_thread_that_comes_while_another_one_starts_the_trace(self):
+        starting, started = threading.Event(), threading.Event()
+
+        def start():
+            starting.set()
+            if threading.current_thread() is first:
+                started.wait(5)
+            self.fake.answer = engine.SUBMIT_CAPTURE
+            return True
+
+        self.observer.port.start = start
+        self.fake.answer = engine.SUBMIT_OFF  # as of an engine that has not started
+        first = threading.Thread(target=lambda: nn.ReLU()(torch.ones(1)))
+        first.start()
+        starting.wait(5)
+        nn.Identity()(torch.ones(2))
+        started.set()
+        first.join()
+        self.assertTrue(self.observer.active)
+        self.assertEqual(len(self.fake.tensors(slot="output:0")), 2)
+        self.assertEqual(len([f for f in self.fake.of("fact") if f.name == "version.torch"]), 1)
+
+    def test_models_that_two_threads_call_first_have_names_of_their_own(self):
+        place = self.observer.names.place
+        other = threading.Thread(target=lambda: nn.Sequential(nn.Linear(2, 2))(torch.ones(1, 2)))
+
+        def interrupted(name):
+            if name == "0" and not other.ident:
+                other.start()
+                other.join()
+            return place(name)
+
+        self.observer.names.place = interrupted
+        nn.Sequential(nn.Linear(3, 3))(torch.ones(1, 3))
+        self.assertEqual({(t.shape[-1], t.scope) for t in self.fake.tensors(slot="output:0") if t.scope.endswith("0")},
+                         {(3, "0"), (2, "Sequential#2.0")})
+
     def test_classes_of_arguments_are_not_kept(self):
         model = nn.Identity()
 
@@ -199,6 +237,42 @@ class Interruptions(ObservedTest):
         self.assertRegex(texts[0], "CT-1301 .*AttributeError")
         self.assertIn("not observed any more", texts[1])
         self.assertFalse(self.observer.active)
+        self.assertEqual([(one.reason, one.count) for one in self.fake.of("loss")], 5 * [(engine.LOST_OBSERVER_FAILED, 1)])
+        self.fake.messages.clear()
+
+    def test_what_torch_refuses_is_a_value_that_was_not_read(self):
+        model = nn.Linear(4, 4)
+        model(torch.randn(2, 4))
+        for _ in range(7):
+            self.observer.failed("saved memory", NotImplementedError("Cannot access storage of TensorWrapper"))
+        model(torch.randn(2, 4))
+        self.assertEqual([(one.reason, one.count) for one in self.fake.of("loss")], [(engine.LOST_TENSOR_KIND, 7)])
+        told = [d.text for d in self.fake.of("diagnostic")]
+        self.assertEqual(told, ["CT-1304 not read and counted: saved memory: Cannot access storage of TensorWrapper"])
+        self.assertEqual(len(self.fake.tensors(slot="output:0")), 2)
+        self.fake.messages.clear()
+
+    def test_a_part_that_torch_refuses_to_install_is_a_failure(self):
+        def refuse():
+            raise RuntimeError("cannot add a hook")
+
+        self.observer.remove()
+        self.observer._parts += types.SimpleNamespace(install=refuse, remove=lambda: None),
+        self.observer._begun = False
+        self.observer.install()
+        nn.Linear(4, 4)(torch.randn(2, 4))
+        self.assertEqual([(one.reason, one.count) for one in self.fake.of("loss")], [(engine.LOST_OBSERVER_FAILED, 1)])
+        self.assertEqual([one.text for one in self.fake.of("diagnostic")],
+                         ["CT-1301 SimpleNamespace hooks: RuntimeError: cannot add a hook"])
+        self.fake.messages.clear()
+
+    def test_a_failure_before_the_trace_begins_is_told_with_its_first_record(self):
+        self.observer._begun = False
+        self.observer.failed("hooks", AttributeError("none"))
+        self.assertEqual(self.fake.messages, [])
+        nn.Linear(4, 4)(torch.randn(2, 4))
+        self.assertEqual([one.count for one in self.fake.of("loss")], [1])
+        self.assertEqual([one.text for one in self.fake.of("diagnostic")], ["CT-1301 hooks: AttributeError: none"])
         self.fake.messages.clear()
 
 

@@ -1,4 +1,5 @@
 """The beginning of steps, and the phase and call of records, in common training loops."""
+import contextlib
 import functools
 import os
 import tempfile
@@ -348,6 +349,14 @@ class Steps(StepsTest):
         self.assertEqual((slot[0], slot[1]), before)
         with self.assertRaises(MemoryError):
             inner.step(refuse)
+        self.model(self.batch())
+        self.assertEqual((slot[0], slot[1]), before)
+        with self.assertRaises(MemoryError):
+            inner.step(refuse)
+        outer.step()
+        self.assertEqual((slot[0], slot[1]), before)
+        with self.assertRaises(MemoryError):
+            inner.step(refuse)
         inner.step()
         self.assertEqual((slot[0], slot[1]), before)
 
@@ -377,6 +386,46 @@ class Steps(StepsTest):
         self.assertEqual(told, [(scope, kind + name) for _ in range(2) for kind in ("grad:", "param:")
                                 for scope, name in names])
         self.assertEqual([torch.equal(*both) for both in taken], [True, True])
+
+    def test_a_step_of_the_base_class_or_of_a_wrapped_optimizer_is_a_part_of_the_step(self):
+        class Own(torch.optim.SGD):
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    one.grad -= one.grad.mean()
+                super().step(closure)
+                super().step()
+
+        class Fails(Own):
+            def step(self, closure=None):
+                with contextlib.suppress(ZeroDivisionError):
+                    super().step(lambda: 1 // 0)
+                super().step(closure)
+
+        class Wraps(torch.optim.Optimizer):
+            def __init__(self, parameters, lr):
+                self.inner = torch.optim.SGD(parameters, lr=lr)
+                super().__init__(self.inner.param_groups, {})
+                self.param_groups = self.inner.param_groups
+
+            def step(self, closure=None):
+                self.inner.step(closure)
+
+        for kind in torch.optim.SGD, Own, Fails, Wraps:
+            for closure in None, lambda: 0.0:
+                self.optimizer = kind(self.model.parameters(), lr=0.1)
+                with self.subTest(kind, closure=closure):
+                    self.model(self.batch()).sum().backward()
+                    self.fake.messages.clear()
+                    before = self.fake.slot()[:2]
+                    self.optimizer.step(closure)
+                    for slot in "grad:weight", "param:weight":
+                        told = self.fake.tensors(slot=slot)
+                        self.assertEqual([one.scope for one in told], ["0", "2"])
+                        self.assertEqual({one.phase for one in told}, {"backward" if slot[0] == "g" else "optimizer"})
+                    self.assertEqual(self.observer.optimizers._steps, [])
+                    self.assertEqual(self.fake.slot()[:2], before)
+                    classes = [one.value for one in self.fake.of("event_fact") if one.name.endswith(".class")]
+                    self.assertEqual(any(one.endswith(".SGD") for one in classes), kind in (torch.optim.SGD, Wraps), classes)
 
     def test_parameters_that_an_optimizer_steps_before_a_module_runs_get_their_names_later(self):
         for parameter in self.model.parameters():
@@ -414,6 +463,19 @@ class Written(StepsTest):
 
     def written(self):
         return [(t.scope, t.call, t.slot) for t in self.fake.of("tensor") if t.slot.startswith("param_written:")]
+
+    def test_writes_are_the_programs_behind_a_step_that_raised(self):
+        class Refuses(torch.optim.SGD):
+            def step(self, closure=None):
+                raise MemoryError
+
+        self.train()
+        with self.assertRaises(MemoryError):
+            Refuses(self.model.parameters(), lr=0.1).step()
+        with torch.no_grad():
+            self.model[0].weight.mul_(2)
+        self.train()
+        self.assertEqual(self.written(), [("0", 0, "param_written:weight")])
 
     def test_an_optimizers_writes_are_not_the_programs(self):
         for _ in range(3):

@@ -134,6 +134,15 @@ class Resumed(LoopTest):
         self.check_rest(self.compare(rest, whole), 2)
         self.compare(whole, rest, "--step-offset", "0", expect=1)
 
+    def test_without_the_optimizers_state_it_is_aligned_by_its_first_weights(self):
+        whole, rest = self.traces("resumed")
+        lost = self.trace("lost", "resumed", 1, os.path.join(self.folder, "checkpoint.pt"), same_bits=False)
+        for base, steps, counted in (rest, 0, "2 | 0"), (whole, -2, None):
+            report = self.compare(base, lost, expect=1)
+            self.assertEqual(report["step_offset"]["steps"] if report["step_offset"] else 0, steps)
+            self.assertEqual((report["cause"]["rule"], report["root"]["phase"]), ("optimizer-state", "optimizer"))
+            self.assertIn(counted or "without their state", report["cause"]["text"])
+
     def test_without_a_counter_its_first_weights_say_it(self):
         whole, rest = self.traces("resumed_without_counter")
         report = self.compare(whole, rest)

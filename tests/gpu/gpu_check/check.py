@@ -12,7 +12,7 @@ PARTS = {
     5: "CUDA graphs",
     6: "cost of a launch and of a training step",
     7: "speed of the statistics kernel, and other tools on the same step",
-    8: "other software: profiler, NCCL, Triton, Inductor, more models, CuPy, JAX, ONNX Runtime",
+    8: "other software: profiler, NCCL, Triton, Inductor, more models, CuPy, JAX",
     9: "memory: streams, expandable segments, copies under way, planted bugs of buffer reuse",
     10: "programs in trouble, and load",
     11: "compiled code: values of Inductor's and Triton's kernels by name, autotuning, graph trees",

@@ -1,13 +1,14 @@
 """A small training whose settings are options; used by fact_runs_test.py.
 
 usage: facts.py [KEY=VALUE...]: dropout=0.1 beta=0.95 smoothing=0.0 draw_at=STEP module=FOLDER gan=1 written=STEP
+                tied=1 (block 2 has the weight of block 0) or 2 (a copy of it)
 """
 import sys
 
 import torch
 from torch import nn
 
-options = dict(dropout=0.1, beta=0.95, smoothing=0.0, draw_at=-1, module="", gan=0, written=-1)
+options = dict(dropout=0.1, beta=0.95, smoothing=0.0, draw_at=-1, module="", gan=0, written=-1, tied=0)
 for option in sys.argv[1:]:
     key, value = option.split("=")
     options[key] = type(options[key])(value)
@@ -47,6 +48,10 @@ class Critic(nn.Module):
 
 torch.manual_seed(0)
 model, criterion = Model(), nn.CrossEntropyLoss(label_smoothing=options["smoothing"])
+if options["tied"] == 1:
+    model.blocks[2].lin.weight = model.blocks[0].lin.weight
+elif options["tied"] == 2:
+    model.blocks[2].lin.weight.data.copy_(model.blocks[0].lin.weight)
 critic = Critic() if options["gan"] else None
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, options["beta"]))
 for step in range(5):

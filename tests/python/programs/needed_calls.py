@@ -154,6 +154,38 @@ def wrong_data_behind_a_layer():
     train(model, model.parameters())
 
 
+def score(loss_of, behind):
+    """Trains a model whose scores go to a loss, and then to the function `behind`."""
+    def loss(scores):
+        value = loss_of(scores, torch.full_like(scores, 0.5))
+        behind(scores)
+        return value / 2
+
+    model = Block(lambda h: h.tanh())
+    train(model, model.parameters(), loss_of=loss)
+
+
+@case
+def wrong_scores_of_a_loss():
+    score(nn.functional.mse_loss, behind=lambda scores: raw(scores).mul_(0.5))
+
+
+@case
+def wrong_scores_of_logits():
+    score(nn.functional.binary_cross_entropy_with_logits, behind=lambda scores: raw(scores).sigmoid_())
+
+
+@case
+def right_scores_that_no_backward_reads():
+    score(nn.functional.l1_loss, behind=lambda scores: raw(scores).mul_(0.5))
+    score(lambda scores, wanted: nn.functional.cross_entropy(scores, wanted.softmax(1)), behind=lambda scores: raw(scores).mul_(0.5))
+
+
+@case
+def right_copy_of_scores():
+    score(nn.functional.huber_loss, behind=lambda scores: raw(scores.clone()).mul_(0.5))
+
+
 class Chunks(nn.Module):
     """`act` takes the second of three parts of what a layer gives, and `between` gets the parts behind it."""
 

@@ -189,13 +189,15 @@ def dqn(passes):
 
 
 def resumed(passes, kind=torch.optim.AdamW):
+    """PASSES: 1, to go on without the optimizer's state."""
     model = network()
     optimizer = kind(model.parameters(), lr=0.01)
     first, path = 0, sys.argv[3]
     if os.path.exists(path):
         saved = torch.load(path)
         model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        if not passes:
+            optimizer.load_state_dict(saved["optimizer"])
         torch.set_rng_state(saved["random"])
         first = 2
     for index in range(first, UPDATES):

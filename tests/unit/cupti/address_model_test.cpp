@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <thread>
 #include <vector>
@@ -162,10 +163,9 @@ TEST_CASE("address_map: agrees with a simple model on random histories", "[addre
   }
 }
 
-/// Readers that run while `write` does, and count answers that `right` does not accept.
+/// Readers that run while `write` does, and count addresses at which `right` finds a wrong answer.
 template <typename Right, typename Write>
-uint64_t wrong_answers(const AddressMap& map, std::vector<uint64_t> addresses, Right right,
-                       Write write) {
+uint64_t wrong_reads(const std::vector<uint64_t>& addresses, Right right, Write write) {
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> wrong{0}, reads{0};
   std::vector<std::thread> readers;
@@ -173,7 +173,7 @@ uint64_t wrong_answers(const AddressMap& map, std::vector<uint64_t> addresses, R
     readers.emplace_back([&] {
       while (!stop.load(std::memory_order_relaxed)) {
         for (const uint64_t address : addresses) {
-          if (!right(address, map.find(address))) wrong.fetch_add(1);
+          if (!right(address)) wrong.fetch_add(1);
         }
         reads.fetch_add(1, std::memory_order_relaxed);
       }
@@ -184,6 +184,13 @@ uint64_t wrong_answers(const AddressMap& map, std::vector<uint64_t> addresses, R
   stop = true;
   for (auto& reader : readers) reader.join();
   return wrong.load();
+}
+
+template <typename Right, typename Write>
+uint64_t wrong_answers(const AddressMap& map, const std::vector<uint64_t>& addresses, Right right,
+                       Write write) {
+  return wrong_reads(
+      addresses, [&](uint64_t address) { return right(address, map.find(address)); }, write);
 }
 
 TEST_CASE("address_map: readers see whole ranges while others allocate and free",
@@ -258,6 +265,55 @@ TEST_CASE("address_map: a living range is found whatever happens around it",
         }
       });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("live_blocks: blocks that share an entry are never taken for each other",
+          "[address_map][threads]") {
+  LiveBlocks blocks;
+  constexpr uint64_t kFirst = 7 * kGiB, kSecond = kFirst + 8;
+  const auto is_of_second = [](uint64_t generation) { return generation % 2 != 0; };
+  std::atomic<bool> first_seen{false}, second_seen{false};
+  const uint64_t wrong = wrong_reads(
+      {kFirst, kSecond},
+      [&](uint64_t address) {
+        const uint64_t generation = blocks.generation_at(address);
+        if (generation == 0) return true;
+        (address == kFirst ? first_seen : second_seen).store(true, std::memory_order_relaxed);
+        return is_of_second(generation) == (address == kSecond);
+      },
+      [&] {
+        uint64_t generation = 2;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+        while (std::chrono::steady_clock::now() < end) {
+          for (int i = 0; i < 1000; ++i, ++generation)
+            blocks.begin(is_of_second(generation) ? kSecond : kFirst, generation);
+        }
+      });
+  CHECK(wrong == 0);
+  CHECK(first_seen.load());
+  CHECK(second_seen.load());
+}
+
+TEST_CASE("address_map: a pointer to a block is none to its predecessor from its allocation on",
+          "[address_map]") {
+  AddressMap map;
+  MemoryRange segment;
+  segment.base = 9 * kGiB;
+  segment.bytes = 2 * kMiB;
+  const uint64_t segment_generation = map.allocate(segment).generation;
+  MemoryRange block;
+  block.bytes = 512;
+  block.source = MemorySource::kFramework;
+  for (uint64_t i = 0; i < 100'000;
+       ++i) {  // more blocks than there are entries, some of which live on
+    block.base = segment.base + i * 7 % 4096 * 512;
+    const uint64_t generation = map.allocate(block).generation;
+    REQUIRE(map.allocation_at(block.base).generation == generation);
+    REQUIRE(map.allocation_at(block.base + 8).generation == generation);
+    if (i % 3 == 0) continue;
+    map.release(block.base, block.source);
+    REQUIRE(map.allocation_at(block.base).generation == segment_generation);
+  }
 }
 
 TEST_CASE("address_map: memory reused for hours takes no more than it did", "[address_map]") {

@@ -100,6 +100,7 @@ TEST_CASE("context: after six refusals nothing is tried any more, and the line s
   CHECK(scene.use_until_decided(5) == SampleOutcome::kGpuWorkOff);
   CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
   CHECK(refusals_to_come == 0);
+  scene.stats.stop(10 * kSecondNs);  // the helper says why behind its decision
   const auto said = scene.sink.all<format::Diagnostic>();
   REQUIRE(said.size() == 1);
   CHECK(said[0].message.find("CT-1408") == 0);
@@ -110,6 +111,7 @@ TEST_CASE("context: an error that does not pass ends its preparation at once") {
   RefusedScene scene(1, CUDA_ERROR_INVALID_IMAGE);
   CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
   CHECK(scene.use() == SampleOutcome::kGpuWorkOff);
+  scene.stats.stop(10 * kSecondNs);  // as above
   CHECK(scene.sink.all<format::Diagnostic>().size() == 1);
 }
 

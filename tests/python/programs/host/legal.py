@@ -158,6 +158,32 @@ def sparse(model):
     return [embedding.weight, torch.sparse.mm(given, model(x(4, 4))), *[layout.to_dense() for layout in layouts]]
 
 
+class Computed(nn.Module):
+    def __init__(self, compute):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, 4))
+        self.compute = compute
+
+    def forward(self, x):
+        return self.compute(self.weight, x)
+
+
+def trained_without_storage(model):
+    """Trains modules whose nodes of autograd have saved tensors without a storage."""
+    given, inner = torch.eye(4).to_sparse(), nn.Linear(4, 4)
+    computed = (lambda w, x: torch.mm(given, w), lambda w, x: torch.addmm(x, given, w), lambda w, x: torch.mm((w * 1).to_sparse(), x),
+                lambda w, x: vmap(grad(lambda row: inner(row).exp().sum()))(x @ w),
+                lambda w, x: grad(lambda v: nn.functional.linear(x, v).square().sum())(w))
+    for compute in computed:
+        made = Computed(compute)
+        optimizer = torch.optim.SGD(made.parameters(), lr=0.01)
+        for _ in range(4):
+            optimizer.zero_grad()
+            made(x(4, 4)).square().sum().backward()
+            optimizer.step()
+        yield made.weight
+
+
 class Parts(nn.Module):
     """Takes and gives tensors that are not dense, several at once."""
 
@@ -283,8 +309,8 @@ def others(model):
 
 CASES = (vectorized_jacobian, vectorized_hessian, batched_gradients, batched_gradients_of_inputs, batched_function,
          functional_gradient, per_sample_gradients, forward_mode, forward_mode_weights, forward_over_reverse, ensemble,
-         expanded_weights, nested, sparse, other_layouts, dynamic_quantization, meta, fake, wrapped_input, wrapped_weights,
-         others)
+         expanded_weights, nested, sparse, trained_without_storage, other_layouts, dynamic_quantization, meta, fake,
+         wrapped_input, wrapped_weights, others)
 TIMES = 6  # of each: more often than an observation may fail
 
 torch.manual_seed(0)
@@ -295,7 +321,8 @@ for case in CASES:
     torch.manual_seed(0)
     for _ in range(TIMES):
         found = case(model)
-    digest = [float(t.detach().double().sum()).hex() for t in (found if isinstance(found, (list, tuple)) else [found])]
+        found = [found] if isinstance(found, torch.Tensor) else list(found)
+    digest = [float(t.detach().double().sum()).hex() for t in found]
     optimizer.zero_grad()
     loss = criterion(model(x()), torch.zeros(3, 4))
     loss.backward()

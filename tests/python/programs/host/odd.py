@@ -153,6 +153,23 @@ simple("full_device", lambda: output("/dev/full"))
 
 
 @case
+def deep(say):
+    """Trains where fewer and fewer calls may nest, until there are too few to train, and then again."""
+    limit, ended = sys.getrecursionlimit(), 0
+
+    def train_at(depth):
+        return train(1) if depth == 0 else train_at(depth - 1)
+    sys.setrecursionlimit(300)
+    for depth in range(200, 300):
+        try:
+            train_at(depth)
+        except RecursionError:
+            ended += 1
+    sys.setrecursionlimit(limit)
+    say(ended > 0, train())
+
+
+@case
 def other_user_namespace(say):
     say("permitted:", unshare(CLONE_NEWUSER))
     say(train(), os.getuid())
@@ -189,7 +206,12 @@ def daemon(say):
 @case
 def threads(say):
     found = {}
-    all_ = [threading.Thread(target=lambda n=number: found.update({n: train(6, n)})) for number in range(8)]
+    at_once = threading.Barrier(8)
+
+    def train_own(number):
+        at_once.wait()
+        found[number] = train(6, number)
+    all_ = [threading.Thread(target=train_own, args=[number]) for number in range(8)]
     for one in all_:
         one.start()
     for one in all_:

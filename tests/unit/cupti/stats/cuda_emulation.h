@@ -2,7 +2,7 @@
 /// @file cuda_emulation.h
 /// The part of CUDA C++ that the statistics kernel's source uses, for the host's compiler. So what
 /// threads of a block exchange runs as it is written for a device: shuffles, barriers and tickets, which
-/// the kernel's replay (cupti/stats/kernels/host_replay.h) writes in another way.
+/// the kernel's replay (tests/support/host_replay.h) writes in another way.
 ///
 /// The threads of a block are coroutines of one thread, each of which runs until it has to wait for
 /// others of its warp or block. Noticed are wrong exchanges, and a barrier that only some threads reach.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cupti/stats/batch.h"
-#include "cupti/stats/kernels/host_replay.h"
+#include "tests/support/host_replay.h"
 #include "tests/unit/cupti/stats/support.h"
 
 namespace convtrace::stats::test {

@@ -18,7 +18,7 @@ struct Program {
   Overwritten judge{definitions};
   Overwritten::Findings findings;
   uint32_t step = 0, call = 0, version = 0;
-  uint64_t storage = 1, layout = 0;
+  uint64_t storage = 1, layout = 0, address = 0;
   format::Device device{};  ///< a CPU
 
   void value(Phase phase, const char* module, const char* op, const char* slot, uint64_t hash) {
@@ -28,6 +28,7 @@ struct Program {
     if (*op != '\0') event.op = definitions.intern(op);
     event.slot = definitions.intern(slot);
     event.value = {.storage = storage, .version = version};
+    event.address = address;
     event.bytes = 256;
     event.layout = layout;
     event.stats.hash = hash;
@@ -511,6 +512,107 @@ TEST_CASE("overwritten: two ops of torch that find a value in two forms",
     p.forward("aten::mul.Tensor", "output:0", 7);
     p.forward("", "output:0", 7);
     p.backward("", "grad_output:0", 9);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: scores that do not give a loss any more are held against the output",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("", "output:0", 5);
+  const auto at_loss = [&p](uint64_t hash) {
+    p.value(Phase::kLoss, "", "MseLossBackward0", "needed:self", hash);
+  };
+  SECTION("written") {
+    at_loss(6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    CHECK(p.named(p.findings[0].place.scope) == "h");
+    return;
+  }
+  SECTION("as they were: a target was written, or the loss") { at_loss(5); }
+  SECTION("a collective may have averaged the loss in its memory") {
+    p.judge.see(format::Collective{}, p.findings);
+    at_loss(6);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: a buffer of packed tensors that is used again is found",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("SigmoidBackward0", "packed:result", 5);
+  SECTION("by what is packed later") {
+    p.version = 1;
+    p.value(Phase::kForward, "next", "AddmmBackward0", "packed:mat1", 6);
+    p.backward("SigmoidBackward0", "packed:result", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(p.text(0).find("first seen as packed:mat1 of op AddmmBackward0 in module next") !=
+          std::string::npos);
+    return;
+  }
+  SECTION("filled late") { p.backward("SigmoidBackward0", "packed:result", 6); }
+  SECTION("used again behind the backward pass") {
+    p.backward("SigmoidBackward0", "packed:result", 5);
+    ++p.step;
+    p.value(Phase::kForward, "next", "AddmmBackward0", "packed:mat1", 6);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: a block of an own pool that two calls keep on ctx is found",
+          "[judge][overwritten]") {
+  Program p;
+  p.address = 4096;
+  p.forward("Scores", "ctx:map", 5);
+  p.storage = 2;  // the same block in another tensor
+  SECTION("another call has filled it") {
+    p.value(Phase::kForward, "next", "Scores", "ctx:map", 6);
+    p.storage = 1;
+    p.backward("ScoresBackward", "ctx:map", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("first seen as ctx:map of op Scores in module next") != std::string::npos);
+    return;
+  }
+  SECTION("in an earlier step") {
+    p.value(Phase::kForward, "next", "Scores", "ctx:map", 6);
+    p.storage = 3;
+    ++p.step;
+    p.forward("Scores", "ctx:map", 5);
+    p.backward("ScoresBackward", "ctx:map", 6);
+  }
+  SECTION("another block") {
+    p.address = 8192;
+    p.value(Phase::kForward, "next", "Scores", "ctx:map", 6);
+    p.address = 4096;
+    p.storage = 1;
+    p.backward("ScoresBackward", "ctx:map", 6);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: a hook that writes what its module's node has saved is found",
+          "[judge][overwritten]") {
+  Program p;
+  p.forward("TanhBackward0", "needed:result", 5);  // before the hooks
+  SECTION("written") {
+    p.forward("", "output:0", 6);
+    p.backward("TanhBackward0", "needed:result", 6);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kError);
+    CHECK(p.text(0).find("only hooks of that module ran in between") != std::string::npos);
+    return;
+  }
+  SECTION("read") {
+    p.forward("", "output:0", 5);
+    p.backward("TanhBackward0", "needed:result", 5);
+  }
+  SECTION("no record in the next step") {
+    p.forward("", "output:0", 5);
+    ++p.step;
+    p.forward("", "output:0", 6);
+    p.backward("TanhBackward0", "needed:result", 6);
   }
   CHECK(p.findings.empty());
 }

@@ -178,6 +178,19 @@ TEST_CASE("check no-motion: a parameter that no optimizer has", "[check][no-moti
   Training replaced = one;  // another module has the name from now on
   replaced.fact(1, "fc2", "class", "model.Other");
   CHECK(found(replaced, "no-motion") == List{});
+  Training sent = one;  // another process updates it
+  const auto write = [&sent](uint32_t step, uint32_t seed) {
+    sent.value(step, {.scope = "fc2", .slot = "param_written:bias", .values = noise(seed, 8)});
+  };
+  write(1, 31);
+  write(2, 31);
+  CHECK(found(sent, "no-motion").size() == 1);  // written once, as when it is clipped
+  write(3, 32);
+  CHECK(silent(sent, "no-motion"));
+  for (uint32_t step = 1; step < 4; ++step)  // all are written, as by weight decay
+    sent.value(step,
+               {.scope = "fc2", .slot = "param_written:weight", .values = noise(40 + step, 64)});
+  CHECK(found(sent, "no-motion").size() == 1);
   Training renamed = one;  // the same memory is updated under another name
   renamed.at(0, "fc2", "param:bias").value.storage = 7;
   for (uint32_t step = 0; step < 4; ++step)

@@ -145,6 +145,22 @@ TEST_CASE("check: values that arrive when their step is judged prove nothing", "
   CHECK(found(run) == List{});
 }
 
+TEST_CASE("check: steps that threads share are not judged", "[check][hostile]") {
+  Training run = training(6);
+  run.at(3, "fc1", "grad:weight").values = run.at(2, "fc1", "grad:weight").values;
+  // In turn, a step each.
+  for (Entry& entry : run.entries) entry.value.thread = 1 + entry.step % 2;
+  CHECK(found(run).size() == 1);
+  CHECK(checked(run).notes.empty());
+  // At once.
+  run.at(2, "fc2", "param:bias", Phase::kOptimizer).thread = 2;
+  const check::CheckResult result = checked(run);
+  CHECK(found(result) == List{});
+  CHECK(judged(result, "stale-gradient") == 0);
+  REQUIRE(result.notes.size() == 1);
+  CHECK(contains(result.notes[0], "threads train at once from step 2 on"));
+}
+
 TEST_CASE("check: records outside any step", "[check][hostile]") {
   Training none = training(4);
   for (Entry& entry : none.entries) entry.step = format::kNoStep;

@@ -190,6 +190,16 @@ TEST_CASE("check recomputed-buffer: what moves twice", "[check][memory]") {
   once.erase(1, "norm", "buffer:running_mean", Phase::kForward)
       .erase(1, "norm", "buffer:num_batches_tracked", Phase::kForward);
   CHECK(silent(once, id));
+  // The program has put the buffers back before the next step.
+  const auto put_back = [](const char* slot, float value) {
+    Training run = recomputing(3, 3);
+    run.before(2, "fc1", "input:0",
+               {.scope = "norm", .slot = slot, .phase = Phase::kForward, .values = {value, value}});
+    return run;
+  };
+  CHECK(found(put_back("buffer_initial:running_mean", 2), id) ==
+        List{{id, Severity::kWarning, 1, "norm", "buffer:num_batches_tracked"}});
+  CHECK(found(put_back("buffer_initial:running_mean", 3), id) == first);
   // An end before the module's inputs were recorded.
   CHECK(found(recomputing(3, 3).erase(1, "norm", "input:0", Phase::kRecompute), id) == first);
 }

@@ -75,6 +75,24 @@ Training evaluated(unsigned calls, const char* kind, const char* mode, uint32_t 
   return run;
 }
 
+TEST_CASE("check mode: an evaluation that takes one batch several times samples", "[check][mode]") {
+  const auto run_of = [](bool same) {
+    Training run = evaluated(3, "torch.nn.modules.dropout.Dropout", "train");
+    for (uint32_t i = 0; i < 3; ++i)
+      run.before(4, "fc1", "input:0",
+                 {.scope = "",
+                  .slot = "input:0",
+                  .phase = Phase::kEvaluation,
+                  .call = i,
+                  .values = noise(same ? 70 : 70 + i, 32)});
+    return found(run.fact(0, "norm", "attributes", "p=0.3"), "mode");
+  };
+  REQUIRE(run_of(false).size() == 1);
+  CHECK(run_of(false)[0].severity == Severity::kWarning);
+  REQUIRE(run_of(true).size() == 1);
+  CHECK(run_of(true)[0].severity == Severity::kHint);
+}
+
 TEST_CASE("check mode: evaluated in training mode", "[check][mode]") {
   const char* const norm = "torch.nn.modules.batchnorm.BatchNorm2d";
   CHECK(found(evaluated(2, norm, "train"), "mode") ==

@@ -28,6 +28,11 @@ TEST_CASE("info --json: state, records, losses, steps and meta", "[cli]") {
   CHECK(info["lost"] == tools::Json::parse(R"({"queue full": 7})"));
   CHECK(info["bytes"] == std::filesystem::file_size(path));
   CHECK(info["steps"] == tools::Json::parse("[3, 4]"));
+  REQUIRE(info["step_sums"].size() == 2);
+  CHECK(info["step_sums"][0]["step"] == 3);
+  CHECK(info["step_sums"][0]["values"] == 2);
+  CHECK(info["step_sums"][1]["launches"] == 1);
+  CHECK(info["step_sums"][0]["keys"] != info["step_sums"][1]["keys"]);
   CHECK(info["meta"]["rank"] == 1);
   CHECK(info["meta"]["world_size"] == 2);
   CHECK(info["meta"]["facts"]["version.torch"] == "2.13.0");

@@ -1,3 +1,5 @@
+#include <sstream>
+
 #include "format/settings/rules.h"
 #include "format/settings/settings.h"
 #include "tests/support/catch.h"
@@ -58,6 +60,28 @@ TEST_CASE("reference: the shell completes commands, options, choices and files",
   CHECK(completed({"run", "--", "/etc/hos"}).find("/etc/hosts") != std::string::npos);
   CHECK(completed({"run", "--", "python", "/etc/hos"}).find("/etc/hosts") != std::string::npos);
   CHECK(completed({"run", "--", "uname", "--mo"}) == "\n");  // the program's own
+}
+
+TEST_CASE("help: examples stand before the list of options, and lines fit a terminal", "[cli]") {
+  for (const std::string command :
+       {"run", "demo", "path", "env", "info", "show", "findings", "recover", "strip", "verify",
+        "check", "weights", "origin", "repeat", "diff", "expect", "export", "doctor", "config"}) {
+    CAPTURE(command);
+    const std::string help = command == "diff"
+                                 ? run_process({CONVTRACE_PROGRAM "-diff", "--help"}).out
+                                 : convtrace({command, "--help"}).out;
+    CHECK(help.find("\nExample") < help.find("Options:"));
+    std::istringstream lines(help);
+    size_t before = 0;
+    bool listed = false;
+    for (std::string line; std::getline(lines, line);) {
+      listed = listed || line == "Positionals:" || line == "Options:";
+      before += listed ? 0 : 1;
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+    CHECK(before <= 25);
+  }
 }
 
 TEST_CASE("reference: nothing else is generated", "[cli]") {

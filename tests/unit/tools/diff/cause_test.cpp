@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.h"
 #include "tools/diff/cause/rules.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace convtrace::diff {
 namespace {
@@ -158,6 +159,8 @@ TEST_CASE("cause: what decides about gradients alone", "[diff][cause]") {
   tied.cand = "weight=emb.weight, bias=other.bias";
   result.facts = {tied};
   CHECK(rule_of(result).starts_with("setting: Dropout tied: none | weight=emb.weight"));
+  result.root->record.slot = "grad_unclipped:weight";
+  CHECK(rule_of(result).starts_with("setting: Dropout tied"));
   result.root->record.slot = "grad:weight2";
   CHECK(rule_of(result).empty());
   FactDifference frozen = setting(FactKind::kModule, "emb");
@@ -165,6 +168,38 @@ TEST_CASE("cause: what decides about gradients alone", "[diff][cause]") {
   result.facts = {frozen};
   CHECK(rule_of(result).starts_with("setting: Dropout frozen"));
   result.root->record.phase = Phase::kForward;
+  CHECK(rule_of(result).empty());
+}
+
+TEST_CASE("cause: a weight that two modules share in one run", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "head", "output:0");
+  FactDifference tied = setting(FactKind::kModule, "head");
+  tied.name = "tied";
+  tied.base = "weight=emb.weight";
+  tied.cand = "none";
+  result.facts = {tied};
+  CHECK(rule_of(result).empty());  // of its inputs nothing is known
+  result.root->flow.sources = {{.value = {}, .as = "input:0"}};
+  CHECK(rule_of(result).starts_with("setting: Dropout tied: weight=emb.weight | none"));
+  result.root->weights = {.bits = diff::Shown::kEqual, .agreed = {}};
+  CHECK(rule_of(result).empty());
+  result.root->weights.reset();
+  result.root->record.comparison.worst_input = diff::Class::kSuspicious;
+  CHECK(rule_of(result).empty());
+  result = diverged(Phase::kForward, "head", "input:1");
+  result.root->record.op = "aten::mm";
+  result.facts = {tied};
+  CHECK(rule_of(result).empty());
+  result.root->is_other_memory = true;
+  result.root->known_as =
+      "parameter emb.weight in the baseline, parameter head.weight in the candidate";
+  CHECK(rule_of(result).starts_with("setting: Dropout tied"));
+  result.facts.clear();
+  CHECK(rule_of(result) == "other-inputs: op aten::mm takes " + result.root->known_as);
+  result = diverged(Phase::kOptimizer, "emb", "param:weight");
+  result.facts = {tied};
+  CHECK(rule_of(result).starts_with("setting: Dropout tied"));
+  result.root->parameter_gradients = diff::Shown::kEqual;
   CHECK(rule_of(result).empty());
 }
 
@@ -199,6 +234,22 @@ TEST_CASE("cause: a generator, where numbers are drawn from it", "[diff][cause]"
   CHECK(rule_of(result).starts_with("generator: "));
 }
 
+TEST_CASE("cause: a draw inside a function, of a module that may draw", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "norm", "output:0");
+  result.root->flow.sources = {{.value = {}, .as = "input:0"}};
+  FactDifference generator = setting(FactKind::kGenerator, "");
+  generator.name = "torch";
+  generator.step = result.root->record.step + 1;
+  result.facts = {generator};
+  result.root->code.qualified_class = "model.Block";
+  CHECK(rule_of(result).starts_with("generator: random numbers of torch differ"));
+  result.root->code.qualified_class = "torch.nn.modules.activation.MultiheadAttention";
+  CHECK(rule_of(result).starts_with("generator: "));
+  // A dropout that does not act any more changes what later modules draw.
+  result.root->code.qualified_class = "torch.nn.modules.batchnorm.BatchNorm1d";
+  CHECK(rule_of(result).empty());
+}
+
 TEST_CASE("cause: data that are a multiple", "[diff][cause]") {
   DiffResult result = diverged(Phase::kData, "", "input:0");
   for (const bool of_cand : {false, true}) {
@@ -212,6 +263,8 @@ TEST_CASE("cause: data that are a multiple", "[diff][cause]") {
   CHECK(rule_of(result) ==
         "scaled-input: input:0 of the root module is 2 times the baseline's: it is normalised or "
         "scaled otherwise");
+  result.root->record.cand.stats.sketch.bucket[1] *= 1.01F;
+  CHECK(rule_of(result).empty());  // a function that is nearly a multiple
   result.root->record.cand.stats.sketch.bucket[0] = 0;
   result.root->record.cand.stats.sketch.bucket[1] = 0;
   CHECK(rule_of(result).empty());
@@ -225,6 +278,8 @@ TEST_CASE("cause: code of the root's class, a compiled region", "[diff][cause]")
   CHECK(rule_of(result) == "compiled-region: compiled region 0/1 forward computes otherwise");
   result.root->code = {.module_class = "Attention", .changed = true};
   CHECK(rule_of(result) == "code: Attention, whose code changed");
+  result.root->code.op_code = "train.py changed: class Rotate";
+  CHECK(rule_of(result) == "code: train.py changed: class Rotate");
 }
 
 TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]") {
@@ -236,6 +291,41 @@ TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]"
   finding.level = format::Level::kError;
   result.cand_findings.list.push_back(finding);
   CHECK(rule_of(result) == "finding: ");
+}
+
+TEST_CASE("cause: a finding that is told behind the value, or of the rank that sent it",
+          "[diff][cause]") {
+  DiffResult result = diverged(Phase::kBackward, "", "grad_input:0");
+  auto& record = result.root->record;
+  record.op = "ScaleBackward";
+  record.base.t_ns = record.cand.t_ns = 5;
+  diff::FindingReport finding;
+  finding.step = record.step;
+  finding.level = format::Level::kError;
+  finding.phase = Phase::kBackward;
+  finding.op = record.op;
+  finding.slot = "grad_input:1";
+  finding.t_ns = 9;
+  result.cand_findings.list = {finding};
+  CHECK(rule_of(result).empty());
+  result.cand_findings.list[0].slot = record.slot;
+  CHECK(rule_of(result) == "finding: ");
+  CHECK(diff::title_of_cause((result.cause = probable_cause(result), result)).find("rank") ==
+        std::string::npos);
+
+  record.slot = "received:0";
+  result.cand_findings.list[0] = finding;
+  result.cand_findings.list[0].t_ns = 1;
+  result.cand_findings.list[0].rank = record.rank + 1;
+  CHECK(rule_of(result).empty());
+  result.cand_findings.list[0].slot = "sent:0";
+  result.cand_findings.list[0].op = "all_gather";
+  CHECK(rule_of(result).empty());
+  record.op = "recv";
+  result.cand_findings.list[0].op = "send";
+  CHECK(rule_of(result) == "finding: ");
+  CHECK(diff::title_of_cause((result.cause = probable_cause(result), result))
+            .ends_with(", on rank 1"));
 }
 
 }  // namespace

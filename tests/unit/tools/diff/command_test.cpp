@@ -450,6 +450,21 @@ TEST_CASE("convtrace-diff: a rank that stops being a replica is named, a shard i
         Json{{"run", "cand"}, {"rank", 2}, {"other", 0}, {"step", 3}, {"in_gradients", false}});
   CHECK(contains(outcome.err, "rank 1 had the weights of rank 0 and parts from it in step 2"));
   CHECK(Json::parse(run({base / ".", base / ".", "--json", "-"}).out)["replicas"].empty());
+  SECTION("--ranks compares fewer of them with each other, and all with the other run") {
+    const Outcome some = run({base / ".", cand / ".", "--ranks", "0,2-3", "--json", "-"});
+    Json whole = Json::parse(outcome.out), narrowed = Json::parse(some.out);
+    CHECK(some.code == outcome.code);
+    CHECK(narrowed["replicas"] == Json::array({replicas[1]}));
+    CHECK(narrowed["ranks_by_sums"] == 1);
+    CHECK(narrowed["root"]["rank"] == 1);
+    CHECK(contains(some.err, "1 rank not compared with others of the run"));
+    for (Json* report : {&whole, &narrowed}) {
+      report->erase("replicas");
+      report->erase("ranks_by_sums");
+    }
+    CHECK(whole == narrowed);
+  }
+  CHECK(run({base / ".", cand / ".", "--ranks", "1-x"}).code == 2);
 }
 
 }  // namespace convtrace::test

@@ -145,6 +145,29 @@ TEST_CASE("facts: what a loss function was told is a setting", "[diff][facts]") 
   CHECK(compared(run("0.1"), run("0.1")).facts.empty());
 }
 
+TEST_CASE(
+    "facts: another function of the loss is the cause where the loss differs by more than rounding",
+    "[diff][facts]") {
+  const auto run = [](const std::string& function, float factor) {
+    Run made = training();
+    made.tell(0, "", "loss.backward", "function=" + function);
+    made.tell(0, "", "backward.call", "train.py:12");
+    made.at(0, "", "loss").values[0] *= factor;
+    return made;
+  };
+  const DiffResult other = compared(run("MseLoss", 1), run("Mean(Abs)", 2));
+  REQUIRE(other.cause);
+  CHECK(other.cause->text == "the loss function: MseLoss | Mean(Abs)");
+  CHECK(other.root->code.backward == "train.py:12");
+  CHECK_FALSE(compared(run("MseLoss", 1), run("Mean(Pow)", 1 + 0x1p-22F)).root);
+  // No function of a loss is why a value before it differs.
+  Run hurt = run("Mean(Abs)", 1);
+  hurt.at(0, "fc1", "output:0").values[0] *= 2;
+  const DiffResult before = compared(run("MseLoss", 1), hurt);
+  REQUIRE(before.root);
+  CHECK((!before.cause || !before.cause->text.starts_with("the loss function")));
+}
+
 TEST_CASE("facts: a setting of many modules is told once", "[diff][facts]") {
   const DiffResult result = compared(with_dropout("0.1"), with_dropout("0.12"));
   CHECK(told(result) == Lines{"Dropout p: 0.1 | 0.12 in blocks.*.drop (3 modules)"});
@@ -255,6 +278,64 @@ TEST_CASE("facts: another class is told, not its other settings", "[diff][facts]
   Run moved = base;
   moved.items.front().message = "elsewhere.GELU";
   CHECK(compared(base, moved).facts.empty());
+}
+
+TEST_CASE("facts: a class and a flag are no root where nothing diverges, a number is",
+          "[diff][facts]") {
+  const auto run = [](const std::string& attributes, const std::string& kind, float factor) {
+    Run made = training();
+    made.tell(0, "fc1", "class", kind);
+    made.tell(0, "fc1", "attributes", attributes);
+    made.at(1, "", "loss").values[0] *= factor;
+    return made;
+  };
+  constexpr float kRounding = 1 + 0x1p-22F;
+  const Run base = run("flag=False", "model.Old", 1);
+  for (const Run& cand :
+       {run("flag=True", "model.Old", kRounding), run("flag=False", "model.New", kRounding)}) {
+    const DiffResult same = compared(base, cand);
+    CHECK(same.facts.at(0).configuration);
+    CHECK_FALSE(same.root);
+  }
+  // Statistics of one run alone, which evaluation uses, are no agreement.
+  Run without = run("flag=True", "model.Old", kRounding);
+  Run with = base;
+  with.add({.step = 1, .scope = "fc1", .slot = "buffer:running_mean", .values = {1, 2}});
+  const DiffResult unlike = compared(with, without);
+  REQUIRE(unlike.root);
+  CHECK(unlike.root->setting == "Old flag: False | True in fc1");
+  const DiffResult number =
+      compared(run("eps=1e-05", "model.Old", 1), run("eps=1e-06", "model.Old", kRounding));
+  REQUIRE(number.root);
+  CHECK(number.root->setting == "Old eps: 1e-05 | 1e-06 in fc1");
+  CHECK(number.cause->evidence == Lines{"no value diverges before it is used"});
+  // A flag that was there in steps that agreed is not where a later value went wrong.
+  const DiffResult later = compared(base, run("flag=True", "model.Old", 2));
+  REQUIRE(later.root);
+  CHECK(later.root->record.step == 1);
+  CHECK(later.root->setting.empty());
+}
+
+TEST_CASE("facts: an input that one run alone takes is the cause, unless it did no harm before",
+          "[diff][facts]") {
+  const auto run = [](std::optional<uint32_t> taken_from) {
+    Run made = training();
+    scale(made.at(1, "fc2", "output:0"), taken_from ? 2 : 1);
+    if (!taken_from) return made;
+    for (uint32_t step = *taken_from; step < 2; ++step) {
+      const auto at = std::ranges::find_if(made.items, [&](const test::Item& item) {
+        return item.step == step && item.scope == "fc2" && item.slot == "output:0";
+      });
+      made.items.insert(at, {.step = step, .scope = "fc2", .slot = "input:1", .values = {1}});
+    }
+    return made;
+  };
+  const DiffResult found = compared(run(std::nullopt), run(1));
+  REQUIRE(found.cause);
+  CHECK(found.cause->rule == "other-inputs");
+  CHECK(found.cause->text == "module fc2 takes input:1 in the candidate alone");
+  const DiffResult harmless = compared(run(std::nullopt), run(0));
+  CHECK((!harmless.cause || harmless.cause->rule != "other-inputs"));
 }
 
 TEST_CASE("facts: a generator that parts from the other run's is told with its step",

@@ -57,7 +57,7 @@ TEST_CASE("other form: an input of which the same is made is told and no root", 
   std::ostringstream text;
   diff::write_text_report(result, {}, text);
   CHECK_THAT(text.str(), Contains("IDENTICAL: every compared value has the same bits, but for 2 "
-                                  "inputs in another form, of which the same was made"));
+                                  "values in another form, of which the same was made"));
   CHECK_THAT(text.str(), Contains("other form  input:mask: f32 [4] on cpu against i64 [4] on cpu, "
                                   "first at step 0, forward, block (call 0) (2 values); what was "
                                   "made of it agrees"));
@@ -149,6 +149,89 @@ TEST_CASE("other form: labels of a criterion, which returns the loss", "[diff][f
   CHECK(compared(run_of(2, 0), run_of(-1, 0)).verdict == Verdict::kSame);
   CHECK(where(compared(run_of(2, 0), run_of(2, 1))) ==
         Where{0, Phase::kForward, "other", "input:0"});
+}
+
+TEST_CASE("other form: data in another arrangement", "[diff][form]") {
+  Run base = training(3);
+  for (uint32_t step = 0; step < 3; ++step) {
+    Item gradient = base.at(step, "fc2", "grad_output:0");
+    gradient.scope.clear();
+    const auto behind = std::ranges::find_if(base.items, [&](const Item& item) {
+      return item.step == step && item.slot == "grad_output:0";
+    });
+    base.items.insert(behind, gradient);
+  }
+  Run other = base;  // rows in another order, and what is made of them on the way
+  const auto arrange = [](Run& run, uint32_t step, const char* scope, const char* slot) {
+    for (size_t i = 0; i < 2; ++i)
+      if (i == 0 || (scope == std::string("fc1") && slot == std::string("output:0")))
+        std::ranges::reverse(run.at(step, scope, slot, i).values);
+  };
+  for (uint32_t step = 0; step < 3; ++step) {
+    for (const char* scope : {"", "fc1", "fc2"})
+      for (const char* slot : {"input:0", "output:0"}) arrange(other, step, scope, slot);
+    for (const char* scope : {"", "fc1", "fc2"}) arrange(other, step, scope, "grad_output:0");
+  }
+  const DiffResult same = compared(base, other);
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kBitDifference) == 0);
+  CHECK(count(same, Class::kOtherForm) > 20);
+  const Where data{0, Phase::kData, "", "input:0"};
+  Run loss = other, gradient = other, alone = other, update = other, exact = other;
+  scale(loss.at(0, "", "loss"), 1.00001);
+  CHECK(where(compared(base, loss)) == data);
+  scale(gradient.at(0, "fc1", "grad:weight"), 1.001);
+  CHECK(where(compared(base, gradient)) == data);
+  alone.erase(0, "fc1", "grad:weight");
+  CHECK(where(compared(base, alone)) == data);
+  // The call, or one of its outputs, takes no part in these gradients.
+  Run monitored = other, carried = other, plain = base;
+  for (Run* run : {&monitored, &plain}) run->erase(0, "", "grad_output:0");
+  CHECK(where(compared(plain, monitored)) == data);
+  Run kept = base;
+  for (Run* run : {&kept, &carried}) {
+    Item state = run->at(0, "", "output:0");
+    state.slot = "output:1";
+    run->items.insert(std::ranges::find(run->items, std::string("loss"), &Item::slot), state);
+  }
+  CHECK(where(compared(kept, carried)) == data);
+  // Other numbers, whose effect no loss and no gradient shows.
+  Run small = other;
+  small.at(0, "", "input:0").values[3] += 1e-4F;
+  CHECK(where(compared(base, small)) == data);
+  // The order matters to a running average.
+  Run averaged = base, moved = other;
+  for (Run* run : {&averaged, &moved}) {
+    Item average = run->at(0, "fc2", "output:0");
+    average.slot = "buffer:running_mean";
+    average.values = {run == &moved ? 2.0F : 1.0F};
+    run->items.insert(std::ranges::find(run->items, std::string("loss"), &Item::slot), average);
+  }
+  CHECK(where(compared(averaged, moved)) == data);
+  // Values that outlive the step are judged as ever.
+  scale(update.at(1, "fc1", "param:weight"), 1.01);
+  CHECK(where(compared(base, update)) == Where{1, Phase::kOptimizer, "fc1", "param:weight"});
+  diff::DiffRules rules;
+  rules.exact = ExactChoice::kOn;
+  CHECK(where(compared(base, other, {}, rules)) == data);
+  // What is allowed by hand, and numbers of 16 bits, prove nothing.
+  rules = {};
+  rules.tolerances = {diff::parse_tolerance("grad:*=1").value()};
+  CHECK(where(compared(base, other, {}, rules)) == data);
+  Run coarse = base, turned = other;
+  for (Run* run : {&coarse, &turned}) run->at(1, "fc2", "output:0").dtype = DType::kBF16;
+  CHECK(where(compared(coarse, turned)) == Where{1, Phase::kData, "", "input:0"});
+  // A later step with other data.
+  Run later = other;
+  scale(later.at(2, "", "loss"), 1.01);
+  CHECK(where(compared(base, later)) == Where{2, Phase::kData, "", "input:0"});
+  // Another shape: padding, the batch behind the time.
+  Run shape = base;
+  shape.at(0, "fc2", "output:0").shape = {4, 4};
+  CHECK(compared(base, shape).verdict == Verdict::kSame);
+  Run narrow = base;
+  narrow.at(0, "fc2", "output:0").dtype = DType::kF16;
+  CHECK(where(compared(base, narrow)).slot == "output:0");
 }
 
 }  // namespace convtrace::test

@@ -19,7 +19,8 @@ TEST_CASE("convtrace-diff: the first screen names place, value, tolerance and ne
         "root  inputs agree, the result does not; its weights agree behind step 0's update", "mean",
         "tolerance used", "would have passed", "values matched", "first bit difference",
         "[[rule]]\nscope = \"fc2\"\ncapture = \"snapshot\"\nEOF\n",
-        "convtrace run --output root-base.ctrace --steps 1 --ops fc2 --config convtrace-root.toml "
+        "convtrace run --overwrite --output root-base.ctrace --steps 1 --ops fc2 --config "
+        "convtrace-root.toml "
         "-- python train.py\n",
         "convtrace-diff root-base.ctrace root-cand.ctrace\n"}) {
     INFO(text);
@@ -105,13 +106,13 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   root.came_in.reset();
   root.record.phase = format::Phase::kOptimizer;
   CHECK(contains(text(), " --steps 0 --optimizer-state 1 --config"));
-  result.preflight = {{"compiled", "no", "yes"}};
+  result.cand_command.compiled = true;
   CHECK(contains(text(), " --optimizer-state 1 --compiled all --config"));
   result.cand_command = result.base_command;
   result.preflight = {{"switch.MKL_CBWR", "AVX2", std::nullopt}, {"host", "a", "b"}};
   CHECK_FALSE(contains(text(), "put back"));
-  CHECK(contains(text(), "\nMKL_CBWR=AVX2 convtrace run --output root-base.ctrace"));
-  CHECK(contains(text(), "\nenv -u MKL_CBWR convtrace run --output root-cand.ctrace"));
+  CHECK(contains(text(), "\nMKL_CBWR=AVX2 convtrace run --overwrite --output root-base.ctrace"));
+  CHECK(contains(text(), "\nenv -u MKL_CBWR convtrace run --overwrite --output root-cand.ctrace"));
   result.preflight = {{"environment", "FUSED=#00000001 OLD=#00000003", "FUSED=#00000009"}};
   CHECK(contains(text(), "# first put back the baseline's environment (FUSED, OLD)\n"));
   result.preflight.clear();
@@ -187,6 +188,10 @@ TEST_CASE("next commands: a job that torchrun started is started by it", "[diff]
                                         "--lr",
                                         "1"};
   CHECK(diff::command_of(meta).words == job);
+  CHECK_FALSE(diff::command_of(meta).compiled);
+  format::TraceMeta compiled = meta;
+  compiled.facts.emplace_back("compiled.fc.aten::addmm", "extern_kernels.addmm");
+  CHECK(diff::command_of(compiled).compiled);
   diff::DiffResult result;
   result.root.emplace().record.base.stats.count = 4;
   result.ranks.resize(2);
@@ -197,7 +202,7 @@ TEST_CASE("next commands: a job that torchrun started is started by it", "[diff]
   };
   result.base_command = result.cand_command = diff::command_of(meta);
   CHECK(contains(text(),
-                 "\nconvtrace run --output root-base/r%r.ctrace --steps 0 --config "
+                 "\nconvtrace run --overwrite --output root-base/r%r.ctrace --steps 0 --config "
                  "convtrace-root.toml -- /bin/python -m torch.distributed.run "
                  "--standalone --nproc-per-node 4 train.py --lr 1\n"));
   CHECK(contains(text(), "\nconvtrace-diff root-base root-cand\n"));
@@ -240,7 +245,7 @@ TEST_CASE("next commands: a file that changed is checked before a run is recorde
   result.facts = {{.kind = diff::FactKind::kCode, .name = "pkg/it's.py"}};
   // convtrace and convtrace-diff write their first option here instead.
   std::string block =
-      "convtrace() { echo ${3##*/} >> log; }; convtrace-diff() { echo diff >> log; };\n";
+      "convtrace() { echo ${4##*/} >> log; }; convtrace-diff() { echo diff >> log; };\n";
   for (const std::string& line : diff::next_commands(result)) block += line + '\n';
   const auto paste = [&] {
     std::filesystem::remove(dir / "log");
@@ -279,17 +284,18 @@ TEST_CASE("convtrace-diff: a run is started again where and with what it was",
                      {"run.pythonpath", ""}};
   const Pair pair(base, cand);
   const std::string gone = run({pair.base, pair.cand}).out;
-  CHECK(contains(gone, "\nPYTHONPATH=src:/old/lib convtrace run --output root-base.ctrace"));
+  CHECK(contains(gone,
+                 "\nPYTHONPATH=src:/old/lib convtrace run --overwrite --output root-base.ctrace"));
   std::filesystem::create_directory(dir / "my runs");
   const std::string text = run({pair.base, pair.cand}).out;
   CHECK(contains(text, "\n(cd '" + (dir / "my runs") +
-                           "' && PYTHONPATH=src:/old/lib convtrace run --output "
+                           "' && PYTHONPATH=src:/old/lib convtrace run --overwrite --output "
                            "\"$OLDPWD\"/root-base.ctrace --steps 1 --ops fc2 --config "
                            "\"$OLDPWD\"/convtrace-root.toml -- /old/bin/python train.py)\n"));
-  CHECK(contains(
-      text,
-      "\nPYTHONPATH='' convtrace run --output root-cand.ctrace --steps 1 --ops fc2 --config "
-      "convtrace-root.toml -- /new/bin/python train.py\n"));
+  CHECK(contains(text,
+                 "\nPYTHONPATH='' convtrace run --overwrite --output root-cand.ctrace --steps 1 "
+                 "--ops fc2 --config "
+                 "convtrace-root.toml -- /new/bin/python train.py\n"));
   CHECK_FALSE(contains(text, "run.directory"));
 }
 

@@ -196,7 +196,7 @@ TEST_CASE("equal_steps: what is equal is not decoded, but for findings and losse
   CHECK(stream.peek() == nullptr);
   CHECK(stream.findings().count == 2);
   CHECK(stream.findings().errors == 1);
-  CHECK(stream.lost(format::LossReason::kQueueFull) == 5);
+  CHECK(stream.losses().of(format::LossReason::kQueueFull) == 5);
   CHECK(stream.late_values() == 0);
   CHECK(bytes - opened < whole / 2);  // of the one trace, each chunk once
   INFO("opening and sums: " << opened << " of " << whole);

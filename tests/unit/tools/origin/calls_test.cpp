@@ -265,6 +265,15 @@ TEST_CASE("origin late: a trace that was cut is no late rank", "[origin][late]")
   CHECK(has_line(result.notes, "the traces of rank 2 end before others"));
 }
 
+TEST_CASE("origin: errors that single ranks recorded are a note", "[origin]") {
+  Job job = trained({.ranks = 2, .steps = 3});
+  CHECK_FALSE(has_line(origins_of(job).notes, "of single ranks"));
+  job[1].events.push_back({.step = 2, .finding = FindingSpec{.level = format::Level::kError}});
+  const OriginResult result = origins_of(job);
+  CHECK(told(result) == List{});
+  CHECK(has_line(result.notes, "the traces have 1 error of single ranks"));
+}
+
 TEST_CASE("origin: ranks without a trace are not known", "[origin]") {
   Job job = trained({.ranks = 4, .steps = 3});
   job.erase(job.begin() + 1);

@@ -195,6 +195,7 @@ void write(const RankEvents& rank, const std::string& path) {
     step = event.step;
     if (event.value) trace.stats(*event.value);
     if (event.call) trace.collective(*event.call);
+    if (event.finding) trace.finding(*event.finding);
   }
   if (rank.closed)
     trace.close();

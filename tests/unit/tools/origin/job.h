@@ -63,6 +63,7 @@ struct Event {
   uint32_t step = 0;
   std::optional<StatsSpec> value = {};
   std::optional<CollectiveSpec> call = {};
+  std::optional<FindingSpec> finding = {};
 };
 struct RankEvents {
   uint32_t rank = 0, world_size = 1;

@@ -38,6 +38,10 @@ TEST_CASE("origin written: a gradient that one rank changed before it was reduce
   const OriginResult result = told_of({{1, 1}, {1, 1}, {1, 2}, {1, 2}});
   REQUIRE(told(result) == List{"written 1@2 fc2 grad:weight"});
   CHECK(contains(result.origins[0].text, "was written to more often on rank 1 than on the others"));
+  CHECK(result.cells[1][1] == origin::CellState::kClean);
+  CHECK(result.cells[1][3] ==
+        origin::CellState::kOrigin);  // to the end, not in its first step alone
+  CHECK(result.cells[0][3] == origin::CellState::kReceived);
   CHECK(has_line(result.origins[0].evidence, "writes to it: 2 on rank 1, 1 on the others"));
   CHECK(told(told_of({{1, 1, 1}, {1, 3, 1}, {1, 3, 1}})) == List{"written 1@1 fc2 grad:weight"});
   // A counter that goes on, with such a write in each step, and with one alone.
@@ -242,6 +246,38 @@ TEST_CASE("origin: several faults that do not depend on each other", "[origin]")
   });
   CHECK(told(result) ==
         List{"parted 3@1 fc1 param:weight", "unequal 0@2 fc2 received:0", "nan 2@4 fc1 output:0"});
+}
+
+/// In each step of the job the ranks clip their gradients: `only`, or all.
+Job clipped(Job job, uint32_t steps, std::optional<uint32_t> only) {
+  for (RankEvents& rank : job)
+    for (uint32_t step = 0; step < steps; ++step)
+      if (!only || rank.rank == *only)
+        rank.add(step, {.slot = "grad_norm", .phase = Phase::kBackward, .values = {2}});
+  return job;
+}
+
+TEST_CASE("origin: a rank that alone clips its gradients", "[origin][replicas][scale]") {
+  const auto change = [](Moment& at) {
+    if (at.is(3, 0, "fc1 param")) at.values[0] += 1;
+  };
+  const Job job = trained({.ranks = 4, .steps = 1, .change = change});
+  const std::string said = "in this step gradients are clipped on rank 3, and on no other";
+  const OriginResult parted = origins_of(clipped(job, 1, 3));
+  REQUIRE(told(parted) == List{"parted 3@0 fc1 param:weight"});
+  CHECK(has_line(parted.origins[0].evidence, said));
+  for (const auto only : {std::optional<uint32_t>(1), std::optional<uint32_t>()}) {
+    const OriginResult others = origins_of(clipped(job, 1, only));
+    CHECK_FALSE(has_line(others.origins.at(0).evidence, "gradients are clipped"));
+  }
+  const Job summed = replicas_of(sums(4, 6, 5, 0, 6));
+  const OriginResult scaled = origins_of(clipped(summed, 6, 1));
+  REQUIRE(told(scaled) == List{"scale 1@0 - sent:0"});
+  CHECK(
+      has_line(scaled.origins[0].evidence, "it clips its gradients, and the other members never"));
+  CHECK(contains(scaled.origins[0].next, "this rank alone clip"));
+  const OriginResult all = origins_of(clipped(summed, 6, std::nullopt));
+  CHECK_FALSE(has_line(all.origins.at(0).evidence, "clips"));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_CASE("origin command: exit codes", "[origin][command]") {
   CHECK(nothing.out.starts_with("Nothing found; read: 3 ranks, 3 steps, 6 collectives"));
   const ProcessResult found = run_origin({written(faulty(), dir, "faulty")});
   CHECK(found.exit_code == 4);
-  CHECK(found.out.starts_with("1 origin, the first: nan of rank 2 in step 3"));
+  CHECK(found.out.starts_with("Rank 2 went wrong first, in step 3: nan; read: 4 ranks"));
   CHECK(contains(found.out, "nan  rank 2, step 3, forward, fc1, output:0"));
   CHECK(contains(found.out,
                  "received  by ranks 0, 1, 3, first through all_reduce number 6 of group world"));
@@ -86,12 +86,14 @@ TEST_CASE("origin page: the matrix of ranks by steps", "[origin][page]") {
   CHECK(run_origin({written(faulty(), dir, "t"), "--html", page}).exit_code == 4);
   const std::string text = read(page);
   CHECK(text.starts_with("<!doctype html>"));
-  CHECK(contains(text, "<h1 class=\"diverged\">1 origin, the first: nan of rank 2 in step 3"));
+  CHECK(contains(text,
+                 "<h1 class=\"diverged\">Rank 2 went wrong first, in step 3: nan; read: 4 ranks"));
   CHECK(contains(text, "<th scope=\"row\">rank 2</th>"));
   CHECK(contains(text, "<th scope=\"row\">ranks 0, 1, 3 (3)</th>"));
   CHECK(contains(text, "<td class=\"k3\" title=\"step 3: origin\">"));
   CHECK(contains(text, "<td class=\"k2\" title=\"step 3: received\">"));
-  CHECK(contains(text, "<td class=\"k1\" title=\"step 2: clean\">"));
+  CHECK(contains(text, "<td class=\"k1\" title=\"step 2: nothing found\">"));
+  CHECK(contains(text, "<td class=\"step\">3</td>"));  // where it begins
   CHECK(!contains(text, "<script"));
 }
 
@@ -124,7 +126,7 @@ TEST_CASE("origin page: a thousand ranks are few rows", "[origin][page]") {
   origin::write_html(result, page);
   CHECK(page.str().size() < 60'000);
   CHECK(contains(page.str(), "ranks 0-16, 18-999 (999)"));
-  CHECK(contains(page.str(), "A column is 5 steps, from step 0 on."));
+  CHECK(contains(page.str(), "A column is 5 steps."));
 }
 
 }  // namespace
