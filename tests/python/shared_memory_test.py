@@ -181,6 +181,35 @@ class Gradients(Owners):
 NUMBER = torch.tensor(0.01)
 
 
+class LeftGradients(Owners):
+    """Gradients that an optimizer has used, when the next backward pass begins."""
+
+    def left(self):
+        return [(message.scope, message.slot) for message in self.fake.of("tensor") if message.slot.startswith("grad_before:")]
+
+    def test_those_that_are_not_cleared(self):
+        model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 1, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):  # behind steps 1 and 2 of the optimizer
+            model[0].zero_grad()
+            model(torch.randn(3, 4)).mean().backward()
+            optimizer.step()
+        self.assertEqual(self.left(), [("1", "grad_before:weight")] * 2)
+
+    def test_those_that_are_cleared_or_hidden(self):
+        model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 1, bias=False))
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=False)
+        self.assertEqual(self.left(), [])
+        views = [view for _, view in flat(model.parameters())]
+
+        def handed(step):  # memory of a bucket, which each pass fills anew
+            for parameter, view in zip(model.parameters(), views):
+                parameter.grad = view.copy_(parameter.grad)
+
+        self.train(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=False, handed=handed)
+        self.assertEqual(self.left(), [])
+
+
 class Own(torch.optim.Optimizer):
     """An optimizer whose states share a table, a count and a workspace, and have an average each."""
 

@@ -7,13 +7,20 @@
 /// all steps so far instead, in every step.
 /// Judged: classes of torch that add a bias, in runs of one rank without a loss scale, in three
 /// steps in which the two sums are unlike.
+///
+/// Or a part of the gradients is not cleared. Judged: the records `grad_before:NAME`, which the
+/// observer makes where a gradient that the optimizer has used is there when the next backward pass
+/// begins. A warning where that has its bits in two steps, and the optimizer then takes other bits in
+/// its memory, while other gradients are cleared. Silent: gradients that were
+/// cleared or changed before a later pass of the step, or that all stay.
 
 #include <cmath>
 #include <map>
 #include <string>
+#include <vector>
 
-#include "tools/check/training/bias_gradients.h"
 #include "tools/check/training/checks.h"
+#include "tools/check/training/bias_gradients.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {
@@ -24,6 +31,7 @@ class GradientsAddUp : public Check {
 
  public:
   void see(const StepValues& step, const Surroundings& around) override {
+    look_for_left(step, around);
     for (const Value& value : step.values) scaled_ |= value.role == Role::kLossScale;
     if (scaled_ || told_ || !around.alone) return;
     for_each_bias(step, around,
@@ -42,6 +50,55 @@ class GradientsAddUp : public Check {
     unsigned added = 0;  ///< steps whose gradient is the sum of all since it was cleared
     uint32_t first = 0;  ///< the first of these
   };
+
+  /// A gradient that an optimizer has used, until it uses the next one.
+  struct Used {
+    uint64_t hash = 0, storage = 0, offset = 0;  ///< no hash: not known, or zeros
+    bool stays = false;                          ///< it was there when the next pass began
+    bool cleared = false;                        ///< or changed, before a later pass
+    unsigned left = 0;                           ///< steps in which it was not cleared
+  };
+
+  void look_for_left(const StepValues& step, const Surroundings& around) {
+    std::vector<const Value*> left;
+    bool again = false;
+    for (const Value& value : step.values) {
+      if (value.role == Role::kGradientBefore && !value.op) {
+        Used& used = used_[{value.place.scope, value.name}];
+        const bool same = value.stats.hash == used.hash && value.storage == used.storage;
+        used.cleared |= value.zero() || (!same && !used.stays);
+        used.stays |= same;
+      }
+      if (value.role != Role::kGradient) continue;
+      Used& used = used_[{value.place.scope, value.name}];
+      const bool stayed = used.stays && !used.cleared && value.storage == used.storage &&
+                          value.offset == used.offset && value.stats.hash != used.hash;
+      if (stayed) {
+        left.push_back(&value);
+        again |= ++used.left == 2;
+      } else if (used.hash != 0) {
+        any_cleared_ = true;
+      }
+      used = {.hash = value.finite() && !value.zero() ? value.stats.hash : 0,
+              .storage = value.storage,
+              .offset = value.offset,
+              .left = used.left};
+    }
+    if (!again || left_told_ || !any_cleared_) return;
+    left_told_ = true;
+    const Value& first = *left.front();
+    Finding finding = about("gradients-add-up", Severity::kWarning, around, step.number, first);
+    const bool several = left.size() > 1;
+    finding.text = "Gradients add up over the steps: " + std::string(several ? "those" : "that") +
+                   " of " + parameter_name(around.names, {first.place.scope, first.name}) +
+                   (several ? " and " + std::to_string(left.size() - 1) + " more" : "") +
+                   " that the optimizer has used " + (several ? "are" : "is") +
+                   " still there when the next backward pass begins, while others are cleared.";
+    finding.evidence = {"taken now: " + numbers_of(first)};
+    finding.cause = "zero_grad() of another optimizer or of a part of the model";
+    finding.next = "clear these, too, before each backward pass that begins a step";
+    report(std::move(finding));
+  }
 
   void follow(const StepValues& step, const Surroundings& around, const Parameter& parameter,
               const Value& gradient, const std::vector<const Value*>& outputs) {
@@ -85,7 +142,8 @@ class GradientsAddUp : public Check {
   }
 
   std::map<Parameter, Sums> sums_;
-  bool scaled_ = false, told_ = false;
+  std::map<Parameter, Used> used_;
+  bool scaled_ = false, told_ = false, left_told_ = false, any_cleared_ = false;
 };
 
 }  // namespace

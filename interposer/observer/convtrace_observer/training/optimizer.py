@@ -7,7 +7,7 @@ import types
 
 from ..base import contents, engine, frames, held, replaced, spent, values, weight_marks
 from ..facts import placements, program_facts
-from . import shared_memory
+from . import left_gradients, shared_memory
 
 _NOTED = 8  # checked weights of a root
 # Attributes of an optimizer that are read before and after each step.
@@ -48,6 +48,7 @@ class Optimizers:
         self._unwrap_steps = lambda: None
         self._facts = program_facts.OptimizerFacts(observer)
         self._shared = shared_memory.SharedMemory(observer, torch, self._of_groups)
+        self.left = left_gradients.LeftGradients(observer, torch)
         self._steps = []  # of all threads, which append and remove each their own; a nested step follows the outer one
 
     def install(self):
@@ -80,6 +81,7 @@ class Optimizers:
     def forget(self):
         self._facts = program_facts.OptimizerFacts(self._observer)
         self._shared = shared_memory.SharedMemory(self._observer, self._torch, self._of_groups)
+        self.left = left_gradients.LeftGradients(self._observer, self._torch)
         self._steps = []
 
     def any_made(self):
@@ -230,6 +232,7 @@ class Optimizers:
             self._observer.hot.parameters(thread, groups, True)
             if step.known.number is not None:
                 self._shared.before(thread, step.known.number, groups, state)
+                self.left.used(step.known.number, self._of_groups(groups))
 
     def _after_step(self, optimizer, args, kwargs):
         observer = self._observer

@@ -230,6 +230,43 @@ TEST_CASE("check gradients-add-up: later in the run, and where sums cancel", "[c
         1);
 }
 
+/// What the optimizer used of some parameters is there when the next backward pass begins.
+Training left_over(const std::vector<std::pair<const char*, const char*>>& parameters) {
+  Training run = training(4);
+  for (uint32_t step = 1; step < 4; ++step)
+    for (const auto& [scope, name] : parameters)
+      run.before(step, "", "grad_output:0",
+                 {.scope = scope,
+                  .slot = std::string("grad_before:") + name,
+                  .phase = Phase::kLoss,
+                  .values = run.at(step - 1, scope, std::string("grad:") + name).values});
+  return run;
+}
+
+TEST_CASE("check gradients-add-up: a part is not cleared", "[check][add-up]") {
+  const std::string id = "gradients-add-up";
+  const Training left = left_over({{"fc1", "weight"}});
+  CHECK(found(left, id) == List{{id, Severity::kWarning, 2, "fc1", "grad:weight"}});
+  CHECK(silent(left_over({{"fc1", "weight"}, {"fc1", "bias"}, {"fc2", "weight"}, {"fc2", "bias"}}),
+               id));
+  Training once = left;
+  for (uint32_t step = 2; step < 4; ++step) once.erase(step, "fc1", "grad_before:weight");
+  CHECK(silent(once, id));
+  Training other = left;  // as a momentum that is kept there
+  for (uint32_t step = 1; step < 4; ++step)
+    other.at(step, "fc1", "grad_before:weight").values =
+        scaled(other.at(step, "fc1", "grad_before:weight").values, 0.9);
+  CHECK(silent(other, id));
+  Training later = left;  // a pass of another optimizer came first
+  for (uint32_t step = 1; step < 4; ++step) {
+    StatsSpec zeros = later.at(step, "fc1", "grad_before:weight");
+    for (float& value : zeros.values) value = 0;
+    zeros.call = 1;
+    later.before(step, "fc1", "grad:weight", zeros);
+  }
+  CHECK(silent(later, id));
+}
+
 TEST_CASE("check gradients-add-up: micro-batches of one step are meant to", "[check][add-up]") {
   Training run = training(6);
   for (uint32_t step = 0; step < 6; ++step) {
