@@ -4,8 +4,7 @@ import unittest
 
 from preload_test import ProgramTest
 
-# Case of programs/needed_ops.py, needed_state.py, needed_calls.py or needed_between.py -> (level, kind, op, slot) of one of its
-# findings: the one that says where.
+# Case of the programs below -> (level, kind, op, slot) of one of its findings: the one that says where.
 TOLD = {
     "wrong_saved_of_tanh": ("error", "input-mutated", "SquareBackward", "saved:0"),
     "wrong_saved_of_product": ("error", "input-mutated", "SquareBackward", "saved:0"),
@@ -58,6 +57,14 @@ TOLD = {
     "wrong_dictionary_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
     "wrong_object_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
     "wrong_slots_of_ctx": ("warning", "overwritten", "MaskBackward", "ctx:kept.mask"),
+    "wrong_closure_of_a_function": ("warning", "overwritten", "GatedBackward", "state:gate"),
+    "wrong_closure_between": ("warning", "overwritten", "GatedBackward", "state:gate"),
+    "wrong_global_of_a_function": ("warning", "overwritten", "MaskedBackward", "state:scratch"),
+    "wrong_out_of_a_function": ("warning", "overwritten", "OutBackward", "state:weights"),
+    "wrong_workspace_of_an_object": ("warning", "overwritten", "SpacedBackward", "state:space.mask"),
+    "wrong_closure_of_a_hook": ("warning", "overwritten", "hook <lambda>", "state:mask"),
+    "wrong_attribute_of_a_hook": ("warning", "overwritten", "hook masked", "state:self.mask"),
+    "wrong_noise_of_a_hook": ("warning", "overwritten", "hook <lambda>", "state:noise"),
     "wrong_second_backward": ("error", "overwritten", "SquareBackward", "grad_input:0"),
 }
 
@@ -65,6 +72,7 @@ TOLD = {
 class Kept(ProgramTest):
     shared = True
     PROGRAMS = "needed_ops.py", "needed_state.py", "needed_calls.py", "needed_between.py"
+    WARNED = "needed_around.py",
 
     def findings_of(self, which, expect, programs=PROGRAMS):
         found = []
@@ -78,11 +86,11 @@ class Kept(ProgramTest):
 
     def test_who_writes_what_is_needed_is_told(self):
         found = {}
-        for one in self.findings_of("wrong", 4):
+        for one in self.findings_of("wrong", 4) + self.findings_of("wrong", 0, self.WARNED):
             found.setdefault(one["scope"].partition(".")[0], []).append(one)
         self.assertEqual(set(found), set(TOLD))
         for case, expected in TOLD.items():
-            said = {(one["level"], one["kind"], one["op"], one["slot"]) for one in found[case]}
+            said = {(one["level"], one["kind"], one["op"] and one["op"].partition(" (")[0], one["slot"]) for one in found[case]}
             self.assertIn(expected, said, case)
             self.assertEqual(any(level == "error" for level, *_ in said), expected[0] == "error", case)
         self.check_words({case: " ".join(one["message"] for one in found[case]) for case in found})
@@ -96,9 +104,11 @@ class Kept(ProgramTest):
         self.assertNotIn("others held that memory", said["wrong_gradient_alone"])
         self.assertIn("No op that is recorded gave these bytes", said["wrong_batch_refilled"])
         self.assertIn("If the backward does not read it", said["wrong_buffer_of_ctx"])
+        self.assertIn("the backward of this one gets that of another", said["wrong_closure_of_a_function"])
+        self.assertIn("It was written behind the call, and before the backward pass began", said["wrong_closure_between"])
 
     def test_programs_that_look_alike_are_not_accused(self):
-        self.assertEqual(self.findings_of("right", 0), [])
+        self.assertEqual(self.findings_of("right", 0, self.PROGRAMS + self.WARNED), [])
 
     def test_averages_in_buffers_are_hints(self):
         found = self.findings_of("alike", 0, ("needed_state.py",))

@@ -120,9 +120,12 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
                      ": it was written in between, and PyTorch does not tell. ";
   if (finding.last.slot) text += named(finding.last) + ", behind that, still found it as it was. ";
   if (definitions.text(finding.reader.slot).starts_with("state")) {
-    text += "What lies there was first seen as " + named(finding.first) +
-            ": each call has its own, and the backward of this one gets that of another. Keep what "
-            "a backward needs on its ctx. ";
+    text +=
+        finding.first.place.phase == format::Phase::kLoss
+            ? "It was written behind the call, and before the backward pass began. "
+            : "What lies there was first seen as " + named(finding.first) +
+                  ": each call has its own, and the backward of this one gets that of another. ";
+    text += "Keep what a backward needs on its ctx, or in memory of its own. ";
   } else if (finding.writer_known && !finding.op && is_in_call(finding.place, finding.made.place)) {
     text +=
         "It has the new bytes where the module's call ends, and only hooks of that module ran in "

@@ -57,7 +57,8 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   const auto [bytes, known] = bytes_.get(key_of_memory(*stats));
   if (!known || bytes.hash != stats->stats.hash) bytes = seen_of(*stats, is_result);
   if (is_kept) return kept(*stats, role, findings);
-  if (role == SlotRole::kState) return state(*stats, findings);
+  if (role == SlotRole::kState || role == SlotRole::kStateAfter)
+    return state(*stats, role, findings);
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kNeeded) return needed(*stats, findings);
   if (role == SlotRole::kPacked) return packed(*stats, findings);
@@ -136,12 +137,19 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   report(std::move(finding), findings);
 }
 
-/// Takes a record after a forward, or before its backward, which reads the tensor's present bytes.
-void Overwritten::state(const format::TensorStats& event, Findings& findings) {
-  const uint64_t name = mix(key_of_call(event.op, event.place), event.slot.value);
-  const uint64_t key = mix(name, event.bytes);
+/// Takes a record after a forward, when the backward pass begins, before the forward's backward, which
+/// reads the tensor's present bytes, or behind it. A backward that has changed them works there.
+void Overwritten::state(const format::TensorStats& event, SlotRole role, Findings& findings) {
+  const uint64_t key = mix(key_of_output(event.op, event.place, event.slot), event.bytes);
+  if (event.place.phase == format::Phase::kLoss) return;
+  if (role == SlotRole::kStateAfter) {
+    const auto read = read_.extract(key);
+    if (!read.empty() && read.mapped().hash_after == event.stats.hash)
+      report(std::move(read.mapped()), findings);
+    return;
+  }
   if (event.place.phase != format::Phase::kBackward) {
-    kept_.get(key).first = kept_.get(mix(key, key_of_memory(event))).first = seen_of(event, true);
+    kept_.get(key).first = seen_of(event, true);
     return;
   }
   const Seen* const made = kept_.find(key);
@@ -150,11 +158,10 @@ void Overwritten::state(const format::TensorStats& event, Findings& findings) {
       first == nullptr || first->step != made->step ||
       first->place.phase == format::Phase::kBackward)
     return;
-  const Seen* const there = kept_.find(mix(key, key_of_memory(event)));
   OpFinding finding = finding_of(event, *made);
   finding.loosely = true;
-  finding.hint = there != nullptr && there->step == event.header.step;
-  report(std::move(finding), findings);
+  if (read_.size() == kMostSuspected) read_.clear();
+  read_.insert_or_assign(key, std::move(finding));
 }
 
 /// Behind a backward, of a gradient that others perhaps held when it began.

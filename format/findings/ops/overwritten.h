@@ -8,8 +8,9 @@
 ///   the same and the bytes differ, something else has written them. For a buffer of the module this is
 ///   a hint, unless the steps begin with the same bytes in it: a running average changes in each step.
 /// - Tensors that the code of a backward reads from an object that outlives the call, and that each
-///   forward makes anew (slot state:NAME): the object then holds another tensor of that size, from the
-///   forward of a later call. A hint where the memory is the same (a scratch buffer).
+///   forward makes anew (slot state:NAME): the object then holds another tensor of that size, or other
+///   bytes, from the forward of a later call, and still does behind the backward (slot
+///   state_after:NAME). Tensors that a hook reads from around it are taken in the same way.
 /// - An output of a module or an op in the forward pass which the next reader of the same step, or the
 ///   module whose op made it, finds changed (a hook). It is reported when the output's gradient comes,
 ///   which proves that the output is a part of the graph; memory that a program reuses on purpose has
@@ -94,7 +95,7 @@ class Overwritten {
   [[nodiscard]] static Owner owner_of(const format::ValueId& value, const Seen& seen);
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
-  void state(const format::TensorStats& event, Findings& findings);
+  void state(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);
   void packed(const format::TensorStats& event, Findings& findings);
@@ -132,6 +133,7 @@ class Overwritten {
   Recent<Begun> begun_;            ///< buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
+  std::map<uint64_t, OpFinding> read_;       ///< state of another call, until its backward ends
   using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;
   std::map<Key, uint64_t> occurrences_;
 };

@@ -24,7 +24,8 @@ enum class SlotRole : uint8_t {
   kKeptLeaf,     ///< a kept leaf without gradient, perhaps state that the backward does not read
   kKeptBuffer,   ///< a kept buffer of the module
   kKeptOfCtx,    ///< kept as an attribute of ctx
-  kState,        ///< made anew by each forward in an object that outlives it, read by the backward
+  kState,        ///< made anew by each forward in what outlives it, read by the backward or a hook
+  kStateAfter,   ///< such a tensor behind the backward
   kLent,         ///< data in memory of another owner, when the backward pass begins
   kNeeded,       ///< saved by a node of torch's own, before that node runs
   kPacked,       ///< into which a hook has packed what such a node saves
@@ -69,6 +70,7 @@ class SlotRoles {
         {"saved_buffer_counted", SlotRole::kLeftCounted},
         {"ctx", SlotRole::kKeptOfCtx},
         {"state", SlotRole::kState},
+        {"state_after", SlotRole::kStateAfter},
         {"lent", SlotRole::kLent},
         {"needed", SlotRole::kNeeded},
         {"packed", SlotRole::kPacked}};

@@ -1,17 +1,18 @@
 """Finds the tensors that an autograd.Function keeps for its backward, and other owners of their memory.
 
 A Function's node keeps tensors by `save_for_backward`, as attributes of `ctx`, and in containers, objects and closures of functions
-among these attributes. Objects that outlive the call (a class, a global, a module on `ctx`) may have others, which the code of the
-backward names. All are read when the forward has returned and again before the backward runs. A node whose saved tensors are
-packed by hooks (checkpointing, offloading) is not read, since reading would run the hooks.
+among these attributes. Closed-over variables, globals, and objects that outlive the call (a class, a module on `ctx`) may have
+others, which the code of the backward names (again/code_uses.py). All are read when the forward has returned and again before the
+backward runs. A node whose saved tensors are packed by hooks (checkpointing, offloading) is not read, since reading would run the
+hooks.
 """
 import collections
-import dis
 import functools
 import sys
 import types
 import weakref
 
+from ..again import code_uses
 from ..base import contents, signals, unseen
 
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
@@ -66,14 +67,18 @@ class Kept:
             value = held[name]
             if self._read.is_plain(value):
                 found.append(("ctx", name, value))
-            elif not contents.is_one_of(type(value), _STATELESS):
+            elif not contents.is_one_of(type(value), code_uses.STATELESS):
                 is_own = _references(held, name) == 2  # of ctx and of `value`
                 if not is_own:
                     objects.append((name, value))
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value, is_own) if self._read.is_plain(one)]
         outside = self._outside_of(type(node))
-        if outside is not None and (objects or outside.has_roots):
-            found += [one for one in outside.tensors(objects) if self._read.is_plain(one[2])]
+        if outside is not None and outside.paths and (objects or outside.has_roots):
+            function = code_uses.function_of(type(node)._forward_cls, "backward")
+            there = outside.found(function, objects) if function is not None else ()
+            found += [("state", name, one) for name, one in there if self._read.is_plain(one)]
+            if outside.has_roots:
+                self._observer.modules.held.note_function(self._outside[id(type(node))][0], outside)
         return found[:_MOST]
 
     def _outside_of(self, kind):
@@ -82,8 +87,9 @@ class Kept:
         if known is None or known[0]() is not kind:
             if len(self._outside) == _MOST_CLASSES:
                 self._outside.clear()
-            function = _function_of(kind._forward_cls, "backward")
-            known = weakref.ref(kind), function and _Outside(kind._forward_cls, function)
+            forwards = [code_uses.function_of(kind._forward_cls, name) for name in ("forward", "setup_context")]
+            function = code_uses.function_of(kind._forward_cls, "backward")
+            known = weakref.ref(kind), function and code_uses.Outside([one.__code__ for one in forwards if one], function.__code__)
             self._outside[id(kind)] = known
         return known[1]
 
@@ -138,87 +144,6 @@ class Kept:
             return False
 
 
-class _Outside:
-    """The attributes that the code of a Function's backward reads from objects that outlive the call: globals, closed-over
-    variables and objects on ctx. Only attributes count that the forward writes before reading them: each call has its own, and
-    none is a running average. Attributes that the backward writes itself are left out."""
-
-    def __init__(self, kind, backward):
-        self._class = weakref.ref(kind)
-        made = set()
-        for forward in _function_of(kind, "forward"), _function_of(kind, "setup_context"):
-            made.update(_made_anew(forward.__code__) if forward is not None else ())
-        uses = list(_uses(backward.__code__))
-        written = {name for verb, _, name in uses if verb != "LOAD"}
-        self._read = sorted({(root, name) for verb, root, name in uses
-                             if root is not None and name in made and name not in written})
-        self.has_roots = any(where != "ctx" for (where, _), _ in self._read)
-
-    def tensors(self, objects):
-        """Yields (kind of slot, name, the attribute's value). `objects`: (name, object) of those on ctx that are no tensors."""
-        kind = self._class()
-        function = _function_of(kind, "backward") if kind is not None and self._read else None
-        if function is None:
-            return
-        cells = dict(_closed_over(function))
-        places = {"ctx": dict(objects), "cell": cells, "global": function.__globals__}
-        for (where, root), name in self._read:
-            thing = places[where].get(root)
-            kind = type(thing)
-            if issubclass(kind, type):
-                yield "state", "%s.%s" % (root, name), contents.found_in(thing, name)
-            elif not contents.is_one_of(kind, _WITHOUT_ATTRIBUTES) and contents.module_of(kind) != "torch":
-                yield "state", "%s.%s" % (root, name), contents.attribute(thing, name)
-
-
-# Types of objects that contain no tensor, and of objects on which no call sets one as an attribute.
-_STATELESS = frozenset((types.ModuleType, types.BuiltinFunctionType, type(None), int, float, bool, str))
-_WITHOUT_ATTRIBUTES = _STATELESS | {types.FunctionType, types.MethodType, functools.partial, tuple, list, dict}
-
-
-def _function_of(kind, name):
-    """@return a function of a class as it was written, under its decorators; None if the class has none."""
-    found = contents.found_in(kind, name)
-    if issubclass(type(found), (staticmethod, classmethod)):
-        found = found.__func__
-    while type(found) is types.FunctionType and type(found.__dict__.get("__wrapped__")) is types.FunctionType:
-        found = found.__dict__["__wrapped__"]
-    return found if type(found) is types.FunctionType else None
-
-
-def _uses(code):
-    """Yields (LOAD, STORE or DELETE, (origin of an object, its name), attribute) for a function whose first argument is ctx.
-    The second is None for an object of another origin, such as a call. Attributes of ctx itself are left out."""
-    ctx = code.co_varnames[0] if code.co_argcount else None
-    on_top = None  # of the stack: where the last instruction got it
-    for one in dis.get_instructions(code):
-        verb, _, kind = one.opname.partition("_")
-        if kind in ("ATTR", "METHOD"):
-            if on_top == ("argument", ctx):
-                on_top = ("ctx", one.argval) if verb == "LOAD" else None
-                continue
-            yield verb, on_top if on_top is None or on_top[0] != "argument" else None, one.argval
-            on_top = None
-        elif verb == "LOAD" and kind.startswith("FAST"):
-            name = one.argval[-1] if type(one.argval) is tuple else one.argval  # some load two
-            on_top = "argument", name
-        elif verb == "LOAD" and kind in ("GLOBAL", "NAME"):
-            on_top = "global", one.argval
-        elif verb == "LOAD" and kind in ("DEREF", "CLASSDEREF"):
-            on_top = "cell", one.argval
-        elif one.opname not in ("EXTENDED_ARG", "CACHE", "NOP"):
-            on_top = None
-
-
-def _made_anew(code):
-    """@return the attributes of objects other than ctx that a function writes before it reads them. One that it reads first
-    may be a running average."""
-    first = {}
-    for verb, _, name in _uses(code):
-        first.setdefault(name, verb)
-    return [name for name, verb in first.items() if verb == "STORE"]
-
-
 def _references(held, name):
     """@return the number of references to a value of a dict, at least 1."""
     return sys.getrefcount(held[name]) - _OF_THE_CALL
@@ -240,7 +165,7 @@ def _parts(value, is_own=False):
     if kind is types.MethodType:
         return _parts(value.__func__)
     if kind is types.FunctionType:
-        return _closed_over(value)
+        return code_uses.closed_over(value)
     held = value if issubclass(kind, dict) else contents.attributes(value)
     if not is_own or contents.length(held) > _MOST:
         return ()
@@ -251,16 +176,6 @@ def _parts(value, is_own=False):
 def _name_of(key, index):
     """@return the name of a value of a dict: its key, unless that is the program's object, or perhaps another one in each call."""
     return key if type(key) is str and str.isidentifier(key) else index
-
-
-def _closed_over(function):
-    found = []
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        try:
-            found.append((name, cell.cell_contents))
-        except ValueError:  # it is empty
-            pass
-    return found
 
 
 def is_buffer(thread, tensor):

@@ -111,6 +111,7 @@ class CustomOps:
             surround(function, "apply", self._function_begins, self._function_ended)
         surround(getattr(self._torch._C._autograd, "SavedTensor", None), "register_hooks",
                  lambda args, kwargs: self._kept.packs_single())
+        self._observer.modules.held.install(self._replaced)
         surround(getattr(self._torch.autograd.function, "BackwardCFunction", None), "apply",
                  self._backward_begins, self._backward_ended)
 
@@ -264,7 +265,7 @@ class CustomOps:
     def _before(self, tag, args, kwargs, node):
         """Hashes the inputs. @return None when not observed, else (operands for the OP message; the argument of
         RepeatedOps.after() or None; numbers of the gradients that have other owners; of the kept tensors to examine after
-        the op: number of the call, those with other owners, leaves, states, or None)."""
+        the op: number of the call, those with other owners, those of other objects, leaves, states, or None)."""
         observer = self._observer
         try:
             thread = observer.threads.state
@@ -287,7 +288,8 @@ class CustomOps:
 
     def _shared(self, thread, tag, args, node):
         """Records the kept tensors of a backward that is about to run. @return which of its gradients have other owners; and
-        (number of the call, kept tensors with other owners, leaves with their counts of writes, states), or None."""
+        (number of the call, kept tensors with other owners, those of other objects, leaves with their counts of writes, states), or
+        None."""
         gradients = self._observer.read.tensors(args)
         shared = [index for index, tensor in enumerate(gradients) if self._kept.is_shared_gradient(tensor)]
         if node is None:
@@ -299,7 +301,8 @@ class CustomOps:
         # Any other leaf was made by the op in its forward, and the backward may overwrite it.
         leaves = [(one, values.version(one[2])) for one in saved
                   if one[2].is_leaf and (one[2].requires_grad or known.states.get(one[1]) == "saved_buffer")]
-        return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], leaves, known.states)
+        outside = [one for one in tensors if one[0] == "state"]
+        return shared, (number, [one for one in saved if self._kept.is_shared_saved(node, one[2])], outside, leaves, known.states)
 
     def _written(self, leaves, states, given):
         """@return the kept leaves to record after a backward, by kind of slot. Left out is a leaf with a counted write that
@@ -324,8 +327,9 @@ class CustomOps:
                     observer.repeated_ops.after(thread, tag.name, watched)
                 operands = self._left(thread, tag, operands, args, kwargs, result, shared)
                 if kept_shared is not None:
-                    number, held, leaves, states = kept_shared
+                    number, held, outside, leaves, states = kept_shared
                     self._record_kept(thread, tag, tag.phase, held, number, kind="%s_shared")
+                    self._record_kept(thread, tag, tag.phase, outside, number, kind="%s_after")
                     for kind, looked in self._written(leaves, states, given).items():
                         self._record_kept(thread, tag, tag.phase, looked, number, states, kind)
                 operands += self._operands(thread, tag, tag.output, result, 1, capture, dummies)

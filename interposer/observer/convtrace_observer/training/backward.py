@@ -68,6 +68,7 @@ class Backward:
             if observer.capture:
                 structure = args[0] if args else (kwargs or {}).get(name)
                 observer.modules.lent.look_again(thread)
+                observer.modules.held.look_again(thread)
                 if observer.reused_outputs.any():
                     with observer.read.unobserved():
                         observer.reused_outputs.tell(thread, structure)
@@ -88,6 +89,7 @@ class Backward:
     def _look_at_losses(self, thread, losses):
         try:
             self._tell_functions(thread, losses)
+            self._observer.optimizers.left.look(thread, losses)
             self._observer.modules.needed.look_at_losses(thread, losses)
         except Exception as error:
             self._observer.failed("losses", error)
