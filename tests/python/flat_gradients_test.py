@@ -27,7 +27,11 @@ class FlatGradients(ProgramTest):
         self.assertEqual((parted["step"], parted["level"]), (0, "error"))
         self.assertIn("recv has received into memory of gradients", parted["cause"])
         over = {(one["rank"], one["scope"], one["slot"], one["level"]) for one in found if one["id"] == "receive-overlaps"}
-        self.assertEqual(over, {(rank, "0", slot, "hint") for rank in (0, 1) for slot in ("grad:weight", "grad:bias")})
+        self.assertEqual(over, {(rank, "0", slot, "warning") for rank in (0, 1) for slot in ("grad:weight", "grad:bias")})
+
+    def test_a_broadcast_over_gradients_that_are_reduced(self):
+        over = {(one["scope"], one["slot"], one["level"]) for one in self.checked("arena_broadcast") if one["id"] == "receive-overlaps"}
+        self.assertEqual(over, {("0", slot, "warning") for slot in ("grad:weight", "grad:bias")})
 
     def test_a_flat_buffer_that_is_read_before_its_sum_has_come(self):
         found = self.checked("bucket")
@@ -51,6 +55,14 @@ class FlatGradients(ProgramTest):
     @long("nobody_else_is_accused, and cases of flight_judge_test")
     def test_gradients_that_are_dealt_out(self):
         self.check_clean_way("arena_whole")
+
+    @long("nobody_else_is_accused, and cases of flight_judge_test")
+    def test_rows_that_one_rank_has_worked_on(self):
+        self.check_clean_way("arena_rows")
+
+    @long("nobody_else_is_accused, and cases of flight_judge_test")
+    def test_shards_of_a_flat_buffer(self):
+        self.check_clean_way("arena_shards")
 
     @long("nobody_else_is_accused, and cases of flight_judge_test")
     def test_gradients_that_are_summed_up_for_a_log(self):

@@ -51,7 +51,7 @@ void Exchanged::see(const TensorStats& event) {
 std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradient) const {
   if (all_.size() == kMost) return {};
   const TensorStats* first = nullptr;
-  bool is_reduced = false;
+  bool is_reduced = false, any_straddles = false;
   std::vector<std::pair<uint64_t, uint64_t>> parts;
   for (const auto& [tensor, replacing] : all_) {
     if (!overlap(tensor, gradient)) continue;
@@ -61,8 +61,10 @@ std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradien
       continue;
     }
     // Behind a reduction a part may be dealt out again on purpose, as the rows that one rank has worked
-    // on. A message from one rank to another hardly is.
-    if (is_reduced && definitions_.text(tensor.op) != "recv") return {};
+    // on. A message from one rank to another hardly is, nor a tensor that reaches beyond the gradient.
+    const bool straddles = !contains(gradient, tensor);
+    if (is_reduced && !straddles && definitions_.text(tensor.op) != "recv") return {};
+    any_straddles |= straddles;
     if (first == nullptr) first = &tensor;
     parts.emplace_back(std::max(tensor.address, gradient.address),
                        std::min(tensor.address + tensor.bytes, gradient.address + gradient.bytes));
@@ -75,8 +77,11 @@ std::optional<Exchanged::Overwritten> Exchanged::look(const TensorStats& gradien
     end = std::max(end, to);
   }
   if (covered == gradient.bytes) return {};
-  return Overwritten{
-      .by = *first, .address = parts.front().first, .bytes = covered, .is_reduced = is_reduced};
+  return Overwritten{.by = *first,
+                     .address = parts.front().first,
+                     .bytes = covered,
+                     .is_reduced = is_reduced,
+                     .straddles = any_straddles};
 }
 
 }  // namespace convtrace::judge

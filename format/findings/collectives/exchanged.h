@@ -5,9 +5,10 @@
 ///
 /// Criterion: a receive has overwritten a part of a gradient that the optimizer takes, and since the
 /// backward pass no other part of it was sent or received, except by an all_reduce of the whole
-/// gradient, and in front of a message (recv) by one, too. A reduction written by hand, of gradients or of a flat buffer, is no finding: it sends or
-/// receives each gradient completely. Receives before the backward pass are not considered, because
-/// the program may be done with their values.
+/// gradient, and in front of a message (recv), or of what reaches beyond the gradient, by one, too. A
+/// reduction written by hand, of gradients or of a flat buffer, is no finding: it sends or receives each
+/// gradient completely. Receives before the backward pass are not considered, because the program may be
+/// done with their values.
 ///
 /// Place:    flight_judge.h.
 /// Threads:  one.
@@ -28,6 +29,7 @@ class Exchanged {
     format::TensorStats by{};  ///< without its arrays
     uint64_t address = 0, bytes = 0;
     bool is_reduced = false;  ///< the whole gradient was, before the receive
+    bool straddles = false;   ///< what was received reaches beyond the gradient
   };
 
   /// @param definitions  of the trace; outlive this.

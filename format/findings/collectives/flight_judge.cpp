@@ -228,7 +228,8 @@ void FlightJudge::look_at_gradient(const format::TensorStats& event, Findings& f
   finding.bytes = found->bytes;
   finding.whole = event.bytes;
   finding.reduced = found->is_reduced;
-  if (finding.reduced) finding.level = format::Level::kInfo;  // it may have brought the same bytes
+  if (finding.reduced)  // it may have brought the same bytes
+    finding.level = found->straddles ? format::Level::kWarning : format::Level::kInfo;
   finding.call.header = found->by.header;
   finding.call.op = found->by.op;
   finding.call.slot = found->by.slot;

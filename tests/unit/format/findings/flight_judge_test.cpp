@@ -253,9 +253,23 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
     exchanges("recv", "received:0", {.offset = 200, .bytes = 500});
     steps();
     REQUIRE(p.findings.size() == 1);
-    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
     CHECK(describe(p.findings[0], p.definitions).find("Ranks had reduced that gradient") !=
           std::string::npos);
+  }
+  SECTION("behind a reduction, by a message inside of it") {
+    exchanges("all_reduce", "received:0", {.bytes = 1000});
+    exchanges("recv", "received:0", {.offset = 100, .bytes = 100});
+    steps();
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kInfo);
+  }
+  SECTION("behind a reduction, by a broadcast that reaches beyond it") {
+    exchanges("all_reduce", "received:0", {.bytes = 1000});
+    exchanges("broadcast", "received:0", {.offset = 200, .bytes = 500});
+    steps();
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
   }
   SECTION("in memory that was there before the trace") {
     exchanges("recv", "received:0", {.offset = 200, .bytes = 500, .generation = 0});
@@ -271,6 +285,11 @@ TEST_CASE("a part of a gradient was received over", "[flights]") {
   SECTION("or not") {
     SECTION("a reduction came first, and what one rank has made of a part is dealt out") {
       exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("broadcast", "received:0", {.offset = 100, .bytes = 100});
+    }
+    SECTION("a reduction came first, and shards of a flat buffer are dealt out") {
+      exchanges("all_reduce", "received:0", {.bytes = 1000});
+      exchanges("broadcast", "received:0", {.bytes = 200});
       exchanges("broadcast", "received:0", {.offset = 200, .bytes = 500});
     }
     SECTION("a reduction came first, and parts are sent in turn") {
