@@ -10,6 +10,10 @@
 /// gradient passed; a state by one write for each owner in a step of an optimizer of torch, or by
 /// two optimizers that write it in turn. An accumulating state, by its name, that lies in the
 /// memory of a parameter, or of a gradient that the next step uses, is a warning.
+/// Or an average of weights (a teacher) lies in the memory of the weights themselves: the program
+/// multiplies them by one factor below 1 after each update. Judged: the records `param_written:NAME`,
+/// in three steps with one factor, and that another module's parameters have that memory, or that the
+/// model has a shallow copy (the fact `copy.of`). A decay by the program's own hand alone is silent.
 /// Silent: parts side by side; gradients for which autograd used one memory, as it may, unless
 /// clipping multiplies them or one of them no longer is the result of an op; zeros; step counters
 /// that all parameters share.
@@ -19,9 +23,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/check/memory/checks.h"
 #include "tools/common/text.h"
@@ -80,6 +86,7 @@ bool accumulates(std::string_view key) {
 class SharedMemory : public Check {
  public:
   void see(const StepValues& step, const Surroundings& around) override {
+    look_for_average(step, around);
     if (step.parameters.size() > 1 && !around.facts.settings("class").empty())
       look("shared-memory");
     std::map<std::pair<char, Severity>, Finding> found;  // by the kind of slot: one each
@@ -105,6 +112,100 @@ class SharedMemory : public Check {
 
  private:
   static constexpr size_t kMostLines = 5;
+  static constexpr size_t kLeastAveraged = 2;  ///< parameters
+  static constexpr unsigned kLeastSteps = 3;
+  static constexpr double kSameFactor = 0.1;  ///< of what it takes away
+
+  /// A parameter as an optimizer left it, and what the program has written there since.
+  struct Updated {
+    Parameter parameter;
+    uint32_t step = 0;
+    double sum = 0, l1 = 0, l2 = 0, amax = 0;
+    const Value* written = nullptr;
+
+    [[nodiscard]] double factor() const { return written->stats.l1.as_f64() / l1; }
+    /// @return whether all elements may have been multiplied by a factor.
+    [[nodiscard]] bool is_multiplied() const {
+      const double by = factor(), allowed = kSameFactor * (1 - by);
+      const format::Stats& now = written->stats;
+      return by < 1 && std::abs(now.sum.as_f64() - by * sum) <= allowed * l1 &&
+             std::abs(now.l2 - by * l2) <= allowed * l2 &&
+             std::abs(now.amax.as_f64() - by * amax) <= allowed * amax;
+    }
+  };
+
+  void look_for_average(const StepValues& step, const Surroundings& around) {
+    for (const FactSeen& fact : step.facts)
+      if (around.names.text(fact.name) == "copy.of") copy_ = fact;
+    judge_average(step, around);
+    for (const auto& [parameter, seen] : step.parameters) {
+      if (seen.updates.empty()) continue;
+      const Value& now = *seen.updates.back();
+      if (now.storage == 0 || !now.finite()) continue;
+      updated_[{now.storage, now.offset}] = {.parameter = parameter,
+                                             .step = step.number,
+                                             .sum = now.stats.sum.as_f64(),
+                                             .l1 = now.stats.l1.as_f64(),
+                                             .l2 = now.stats.l2,
+                                             .amax = now.stats.amax.as_f64()};
+      last_update_ = step.number;
+    }
+    std::erase_if(updated_, [this](const auto& one) { return one.second.step != last_update_; });
+  }
+
+  void judge_average(const StepValues& step, const Surroundings& around) {
+    std::vector<Updated*> written;
+    const Updated* elsewhere = nullptr;
+    for (const Value& value : step.values) {
+      if (value.role != Role::kWritten || value.storage == 0 || !value.finite()) continue;
+      const auto known = updated_.find({value.storage, value.offset});
+      if (known == updated_.end() || !(known->second.l1 > 0)) continue;
+      Updated& one = known->second;
+      if (one.written == nullptr) written.push_back(&one);
+      if (&one == elsewhere) continue;
+      one.written = &value;
+      if (one.parameter != Parameter{value.place.scope, value.name}) elsewhere = &one;
+    }
+    if (written.empty()) return;
+    const double factor = written.front()->factor();
+    const auto is_alike = [factor](double other) {
+      return std::abs(other - factor) <= kSameFactor * (1 - factor);
+    };
+    const auto all = static_cast<size_t>(
+        std::ranges::count_if(updated_, [](const auto& one) { return one.second.l1 > 0; }));
+    const bool is_average = (elsewhere != nullptr || copy_) && all >= kLeastAveraged &&
+                            written.size() == all &&
+                            std::ranges::all_of(written, [&](const Updated* one) {
+                              return one->is_multiplied() && is_alike(one->factor());
+                            });
+    averaged_ = !is_average ? 0 : is_alike(factor_) ? averaged_ + 1 : 1;
+    factor_ = factor;
+    if (averaged_ == kLeastSteps && !average_told_)
+      tell_average(step, around, elsewhere != nullptr ? *elsewhere : *written.front(), all);
+    for (Updated* one : written) one->written = nullptr;
+  }
+
+  void tell_average(const StepValues& step, const Surroundings& around, const Updated& first,
+                    size_t all) {
+    average_told_ = true;
+    Finding finding =
+        about("shared-memory", Severity::kWarning, around, step.number, *first.written);
+    const std::string name = parameter_name(around.names, first.parameter);
+    finding.text = "An average of weights lies in the memory of the weights themselves: " + name +
+                   " and " + tools::counted(all - 1, "other") + " are multiplied by " +
+                   tools::number_text(factor_) + " after each update.";
+    const Parameter there{first.written->place.scope, first.written->name};
+    finding.evidence = {
+        there != first.parameter
+            ? parameter_name(around.names, there) + " has the memory of " + name
+            : module_name(around.names, copy_->scope) + " is a shallow copy of " +
+                  (copy_->value.empty() ? "the root module" : "module " + copy_->value)};
+    finding.cause =
+        "a teacher that is made by copy.copy, by p.data = q.data or by "
+        "load_state_dict(assign=True)";
+    finding.next = "make it by copy.deepcopy";
+    report(std::move(finding));
+  }
 
   /// The step's records of both parameters.
   struct Owners {
@@ -153,14 +254,10 @@ class SharedMemory : public Check {
   static std::optional<Severity> judge(const StepValues& step, const Surroundings& around,
                                        const Shared& shared, const Owners& owners) {
     switch (shared.slot.front()) {
-      case 'p':
-        return of_parameters(around, shared, owners);
-      case 'g':
-        return of_gradients(step, shared, owners);
-      case 's':
-        return of_states(around, shared, owners);
-      default:
-        return std::nullopt;
+      case 'p': return of_parameters(around, shared, owners);
+      case 'g': return of_gradients(step, shared, owners);
+      case 's': return of_states(around, shared, owners);
+      default: return std::nullopt;
     }
   }
 
@@ -243,12 +340,9 @@ class SharedMemory : public Check {
 
   static std::string thing(std::string_view slot) {
     switch (slot.front()) {
-      case 'p':
-        return "Parameter ";
-      case 'g':
-        return "The gradient of ";
-      default:
-        return "State " + std::string(key_of(slot)) + " of ";
+      case 'p': return "Parameter ";
+      case 'g': return "The gradient of ";
+      default: return "State " + std::string(key_of(slot)) + " of ";
     }
   }
 
@@ -280,8 +374,7 @@ class SharedMemory : public Check {
   static std::string consequence(const Shared& shared, Severity severity) {
     if (severity == Severity::kHint) return ".";
     switch (shared.slot.front()) {
-      case 'p':
-        return ", and the optimizer updates both: that memory moves twice in a step.";
+      case 'p': return ", and the optimizer updates both: that memory moves twice in a step.";
       case 'g':
         return shared.word == "kept"   ? ": it contains the gradients of both."
                : shared.word == "same" ? ", although gradients of their own passed both modules."
@@ -336,6 +429,13 @@ class SharedMemory : public Check {
             "look at where the state is made; a copy of a state_dict needs copy.deepcopy";
     }
   }
+
+  std::map<std::pair<uint64_t, uint64_t>, Updated> updated_;  ///< by storage and offset
+  std::optional<FactSeen> copy_;
+  double factor_ = 1;  ///< of the last step in which the program wrote weights
+  unsigned averaged_ = 0;
+  uint32_t last_update_ = 0;
+  bool average_told_ = false;
 };
 
 }  // namespace

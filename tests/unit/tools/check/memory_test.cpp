@@ -39,6 +39,47 @@ TEST_CASE("check shared-memory: parameters that are updated twice", "[check][mem
   CHECK(silent(training(3), id));
 }
 
+/// After each update the program multiplies all weights by a factor, in the memory of `where`.
+Training multiplied(const std::string& where, double factor = 0.99) {
+  Training run = training(6);
+  for (uint32_t step = 0; step < 6; ++step) {
+    uint64_t storage = 0;
+    for (const char* scope : {"fc1", "fc2"})
+      for (const std::string name : {"weight", "bias"}) {
+        run.at(step, scope, "param:" + name, Phase::kOptimizer).value.storage = ++storage;
+        if (step == 0) continue;
+        StatsSpec written = run.at(step - 1, scope, "param:" + name, Phase::kOptimizer);
+        written.scope = where + scope;
+        written.slot = "param_written:" + name;
+        written.phase = Phase::kEvaluation;
+        written.values = scaled(written.values, factor);
+        run.before(step, "", "input:0", written);
+      }
+  }
+  return run;
+}
+
+TEST_CASE("check shared-memory: an average of weights with themselves", "[check][memory]") {
+  const std::string id = "shared-memory";
+  CHECK(found(multiplied("teacher."), id) ==
+        List{{id, Severity::kWarning, 3, "teacher.fc2", "param_written:bias"}});
+  CHECK(silent(multiplied(""), id));  // a decay by hand
+  Training copied = multiplied("");
+  copied.fact(0, "Copy", "copy.of", "");
+  CHECK(found(copied, id).size() == 1);
+  CHECK(silent(multiplied("teacher.", 1), id));
+  CHECK(silent(multiplied("teacher.", 1.01), id));
+  Training other = multiplied("teacher.");  // as weights that are clipped
+  for (uint32_t step = 1; step < 6; ++step)
+    other.at(step, "teacher.fc1", "param_written:weight").values =
+        other.at(step - 1, "fc1", "param:weight", Phase::kOptimizer).values;
+  CHECK(silent(other, id));
+  Training apart = multiplied("teacher.");
+  for (Entry& entry : apart.entries)
+    if (entry.value.slot.starts_with("param_written:")) entry.value.value.storage += 10;
+  CHECK(silent(apart, id));
+}
+
 TEST_CASE("check shared-memory: gradients that contain one another", "[check][memory]") {
   const std::string slot = "grad:weight", id = "shared-memory";
   CHECK(found(sharing(slot, "whole, kept"), id) == at_fc2(slot, Severity::kError));
