@@ -46,6 +46,8 @@ target_compile_options(convtrace_warnings INTERFACE
 find_package(Threads REQUIRED)
 find_package(zstd CONFIG REQUIRED)
 find_package(FlatBuffers CONFIG REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
 
 if(CONVTRACE_SANITIZE)
   add_compile_options(-fsanitize=${CONVTRACE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -62,6 +64,17 @@ function(convtrace_library target)
   if(CONVTRACE_JOIN_ROOMS)
     convtrace_join_rooms(${target})
   endif()
+endfunction()
+
+# convtrace_room_library(NAME ROOM...): the library of all C++ sources in this folder and in these of its subfolders, without
+# those that begin a program or a shared library.
+function(convtrace_room_library name)
+  list(TRANSFORM ARGN APPEND /*.cpp OUTPUT_VARIABLE rooms)
+  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp ${rooms})
+  list(REMOVE_ITEM sources main.cpp entry_points.cpp)
+  add_library(convtrace_${name} STATIC ${sources})
+  add_library(convtrace::${name} ALIAS convtrace_${name})
+  convtrace_library(convtrace_${name})
 endfunction()
 
 # Names in unnamed namespaces are then one room's. Sources beside CMakeLists.txt stay alone, and so do those with options of their own.
