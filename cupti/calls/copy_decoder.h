@@ -15,41 +15,42 @@
 
 namespace convtrace::cupti {
 
-/// X(function): each decoder takes a pointer to the `<function>_params` struct.
-#define CONVTRACE_COPY_CALLS(X) \
-  X(cuMemcpy)                   \
-  X(cuMemcpyAsync)              \
-  X(cuMemcpyHtoD_v2)            \
-  X(cuMemcpyDtoH_v2)            \
-  X(cuMemcpyAtoH_v2)            \
-  X(cuMemcpyHtoDAsync_v2)       \
-  X(cuMemcpyDtoHAsync_v2)       \
-  X(cuMemcpyDtoD_v2)            \
-  X(cuMemcpyDtoDAsync_v2)       \
-  X(cuMemcpyPeer)               \
-  X(cuMemcpyPeerAsync)          \
-  X(cuMemcpyAtoD_v2)            \
-  X(cuMemcpy2D_v2)              \
-  X(cuMemcpy2DUnaligned_v2)     \
-  X(cuMemcpy2DAsync_v2)         \
-  X(cuMemcpy3D_v2)              \
-  X(cuMemcpy3DAsync_v2)         \
-  X(cuMemcpy3DPeer)             \
-  X(cuMemcpy3DPeerAsync)        \
-  X(cuMemsetD8_v2)              \
-  X(cuMemsetD16_v2)             \
-  X(cuMemsetD32_v2)             \
-  X(cuMemsetD8Async)            \
-  X(cuMemsetD16Async)           \
-  X(cuMemsetD32Async)           \
-  X(cuMemsetD2D8_v2)            \
-  X(cuMemsetD2D16_v2)           \
-  X(cuMemsetD2D32_v2)           \
-  X(cuMemsetD2D8Async)          \
-  X(cuMemsetD2D16Async)         \
-  X(cuMemsetD2D32Async)         \
-  X(cuStreamWriteValue32_v2)    \
-  X(cuStreamWriteValue64_v2)
+/// X(how, function): each decoder takes a pointer to the `<function>_params` struct; `how` is a macro
+/// of callback_table.cpp, which makes its row.
+#define CONVTRACE_COPY_CALLS(X)             \
+  X(AT_EXIT_SYNC, cuMemcpy)                 \
+  X(AT_EXIT_ASYNC, cuMemcpyAsync)           \
+  X(AT_EXIT_SYNC, cuMemcpyHtoD_v2)          \
+  X(AT_EXIT_SYNC, cuMemcpyDtoH_v2)          \
+  X(AT_EXIT_SYNC, cuMemcpyAtoH_v2)          \
+  X(AT_EXIT_ASYNC, cuMemcpyHtoDAsync_v2)    \
+  X(AT_EXIT_ASYNC, cuMemcpyDtoHAsync_v2)    \
+  X(AT_EXIT_SYNC, cuMemcpyDtoD_v2)          \
+  X(AT_EXIT_ASYNC, cuMemcpyDtoDAsync_v2)    \
+  X(AT_EXIT_SYNC, cuMemcpyPeer)             \
+  X(AT_EXIT_ASYNC, cuMemcpyPeerAsync)       \
+  X(AT_EXIT_SYNC, cuMemcpyAtoD_v2)          \
+  X(AT_EXIT_SYNC, cuMemcpy2D_v2)            \
+  X(AT_EXIT_SYNC, cuMemcpy2DUnaligned_v2)   \
+  X(AT_EXIT_ASYNC, cuMemcpy2DAsync_v2)      \
+  X(AT_EXIT_SYNC, cuMemcpy3D_v2)            \
+  X(AT_EXIT_ASYNC, cuMemcpy3DAsync_v2)      \
+  X(AT_EXIT_SYNC, cuMemcpy3DPeer)           \
+  X(AT_EXIT_ASYNC, cuMemcpy3DPeerAsync)     \
+  X(AT_EXIT_SYNC, cuMemsetD8_v2)            \
+  X(AT_EXIT_SYNC, cuMemsetD16_v2)           \
+  X(AT_EXIT_SYNC, cuMemsetD32_v2)           \
+  X(AT_EXIT_ASYNC, cuMemsetD8Async)         \
+  X(AT_EXIT_ASYNC, cuMemsetD16Async)        \
+  X(AT_EXIT_ASYNC, cuMemsetD32Async)        \
+  X(AT_EXIT_SYNC, cuMemsetD2D8_v2)          \
+  X(AT_EXIT_SYNC, cuMemsetD2D16_v2)         \
+  X(AT_EXIT_SYNC, cuMemsetD2D32_v2)         \
+  X(AT_EXIT_ASYNC, cuMemsetD2D8Async)       \
+  X(AT_EXIT_ASYNC, cuMemsetD2D16Async)      \
+  X(AT_EXIT_ASYNC, cuMemsetD2D32Async)      \
+  X(AT_EXIT_ASYNC, cuStreamWriteValue32_v2) \
+  X(AT_EXIT_ASYNC, cuStreamWriteValue64_v2)
 
 /// X(function): the calls that write several ranges at once.
 #define CONVTRACE_COPY_BATCHES(X) \
@@ -62,7 +63,7 @@ namespace convtrace::cupti {
   X(cuMemDiscardBatchAsync)       \
   X(cuMemDiscardAndPrefetchBatchAsync)
 
-#define CONVTRACE_X(function) MemoryChange decode_##function(const void* params) noexcept;
+#define CONVTRACE_X(how, function) MemoryChange decode_##function(const void* params) noexcept;
 CONVTRACE_COPY_CALLS(CONVTRACE_X)
 #undef CONVTRACE_X
 

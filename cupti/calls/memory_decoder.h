@@ -48,36 +48,37 @@ struct MemoryChange {
 /// @return a pointer that a call was given, as a number.
 inline uint64_t address_of(const void* pointer) { return std::bit_cast<uintptr_t>(pointer); }
 
-/// X(function): each decoder takes a pointer to the `<function>_params` struct. Decoders of kind
+/// X(how, function): each decoder takes a pointer to the `<function>_params` struct; `how` is a macro
+/// of callback_table.cpp, which makes its row. Decoders of kind
 /// kAlloc read what the call returned, so they run after a call that succeeded.
-#define CONVTRACE_MEMORY_CALLS(X)    \
-  X(cuMemAlloc_v2)                   \
-  X(cuMemAllocPitch_v2)              \
-  X(cuMemAllocManaged)               \
-  X(cuMemAllocAsync)                 \
-  X(cuMemAllocFromPoolAsync)         \
-  X(cuMemAllocHost_v2)               \
-  X(cuMemHostAlloc)                  \
-  X(cuMemHostRegister_v2)            \
-  X(cuMemHostGetDevicePointer_v2)    \
-  X(cuMemMap)                        \
-  X(cuIpcOpenMemHandle_v2)           \
-  X(cuExternalMemoryGetMappedBuffer) \
-  X(cuMemPoolImportPointer)          \
-  X(cuMemCreate)                     \
-  X(cuMemImportFromShareableHandle)  \
-  X(cuMulticastCreate)               \
-  X(cuMemRetainAllocationHandle)     \
-  X(cuMemRelease)                    \
-  X(cuMemFree_v2)                    \
-  X(cuMemFreeAsync)                  \
-  X(cuMemFreeHost)                   \
-  X(cuMemHostUnregister)             \
-  X(cuMemUnmap)                      \
-  X(cuMemAddressFree)                \
-  X(cuIpcCloseMemHandle)
+#define CONVTRACE_MEMORY_CALLS(X)             \
+  X(AT_EXIT, cuMemAlloc_v2)                   \
+  X(AT_EXIT, cuMemAllocPitch_v2)              \
+  X(AT_EXIT, cuMemAllocManaged)               \
+  X(AT_EXIT_ASYNC, cuMemAllocAsync)           \
+  X(AT_EXIT_ASYNC, cuMemAllocFromPoolAsync)   \
+  X(AT_EXIT, cuMemAllocHost_v2)               \
+  X(AT_EXIT, cuMemHostAlloc)                  \
+  X(AT_EXIT, cuMemHostRegister_v2)            \
+  X(AT_EXIT, cuMemHostGetDevicePointer_v2)    \
+  X(AT_EXIT, cuMemMap)                        \
+  X(AT_EXIT, cuIpcOpenMemHandle_v2)           \
+  X(AT_EXIT, cuExternalMemoryGetMappedBuffer) \
+  X(AT_EXIT, cuMemPoolImportPointer)          \
+  X(AT_EXIT, cuMemCreate)                     \
+  X(AT_EXIT, cuMemImportFromShareableHandle)  \
+  X(AT_EXIT, cuMulticastCreate)               \
+  X(AT_EXIT, cuMemRetainAllocationHandle)     \
+  X(FREE, cuMemRelease)                       \
+  X(FREE, cuMemFree_v2)                       \
+  X(FREE_ASYNC, cuMemFreeAsync)               \
+  X(FREE, cuMemFreeHost)                      \
+  X(FREE, cuMemHostUnregister)                \
+  X(FREE, cuMemUnmap)                         \
+  X(FREE, cuMemAddressFree)                   \
+  X(FREE, cuIpcCloseMemHandle)
 
-#define CONVTRACE_X(function) MemoryChange decode_##function(const void* params) noexcept;
+#define CONVTRACE_X(how, function) MemoryChange decode_##function(const void* params) noexcept;
 CONVTRACE_MEMORY_CALLS(CONVTRACE_X)
 #undef CONVTRACE_X
 

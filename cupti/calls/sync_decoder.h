@@ -24,36 +24,37 @@ struct SyncChange {
   CUcontext context = nullptr;  ///< as the call names it; null: the current one
 };
 
-/// X(function): each decoder takes a pointer to the `<function>_params` struct.
-#define CONVTRACE_SYNC_CALLS(X)    \
-  X(cuEventCreate)                 \
-  X(cuIpcOpenEventHandle)          \
-  X(cuEventDestroy_v2)             \
-  X(cuEventRecord)                 \
-  X(cuEventRecordWithFlags)        \
-  X(cuEventSynchronize)            \
-  X(cuEventQuery)                  \
-  X(cuEventElapsedTime_v2)         \
-  X(cuStreamWaitEvent)             \
-  X(cuStreamWaitValue32_v2)        \
-  X(cuStreamWaitValue64_v2)        \
-  X(cuWaitExternalSemaphoresAsync) \
-  X(cuLaunchHostFunc)              \
-  X(cuStreamAddCallback)           \
-  X(cuStreamCreate)                \
-  X(cuStreamCreateWithPriority)    \
-  X(cuGreenCtxStreamCreate)        \
-  X(cuStreamDestroy_v2)            \
-  X(cuStreamSynchronize)           \
-  X(cuStreamQuery)                 \
-  X(cuCtxRecordEvent)              \
-  X(cuGreenCtxRecordEvent)         \
-  X(cuCtxWaitEvent)                \
-  X(cuGreenCtxWaitEvent)           \
-  X(cuCtxSynchronize)              \
-  X(cuCtxSynchronize_v2)
+/// X(how, function): each decoder takes a pointer to the `<function>_params` struct; `how` is a macro
+/// of callback_table.cpp, which makes its row.
+#define CONVTRACE_SYNC_CALLS(X)                 \
+  X(SYNC, cuEventCreate)                        \
+  X(SYNC, cuIpcOpenEventHandle)                 \
+  X(SYNC_END, cuEventDestroy_v2)                \
+  X(SYNC_STREAM, cuEventRecord)                 \
+  X(SYNC_STREAM, cuEventRecordWithFlags)        \
+  X(SYNC, cuEventSynchronize)                   \
+  X(SYNC, cuEventQuery)                         \
+  X(SYNC, cuEventElapsedTime_v2)                \
+  X(SYNC_STREAM, cuStreamWaitEvent)             \
+  X(SYNC_STREAM, cuStreamWaitValue32_v2)        \
+  X(SYNC_STREAM, cuStreamWaitValue64_v2)        \
+  X(SYNC_STREAM, cuWaitExternalSemaphoresAsync) \
+  X(SYNC_STREAM, cuLaunchHostFunc)              \
+  X(SYNC_STREAM, cuStreamAddCallback)           \
+  X(SYNC, cuStreamCreate)                       \
+  X(SYNC, cuStreamCreateWithPriority)           \
+  X(SYNC, cuGreenCtxStreamCreate)               \
+  X(SYNC_END, cuStreamDestroy_v2)               \
+  X(SYNC_STREAM, cuStreamSynchronize)           \
+  X(SYNC_STREAM, cuStreamQuery)                 \
+  X(SYNC, cuCtxRecordEvent)                     \
+  X(SYNC, cuGreenCtxRecordEvent)                \
+  X(SYNC, cuCtxWaitEvent)                       \
+  X(SYNC, cuGreenCtxWaitEvent)                  \
+  X(SYNC, cuCtxSynchronize)                     \
+  X(SYNC, cuCtxSynchronize_v2)
 
-#define CONVTRACE_X(function) SyncChange decode_##function(const void* params) noexcept;
+#define CONVTRACE_X(how, function) SyncChange decode_##function(const void* params) noexcept;
 CONVTRACE_SYNC_CALLS(CONVTRACE_X)
 #undef CONVTRACE_X
 

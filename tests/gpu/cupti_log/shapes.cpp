@@ -148,10 +148,12 @@ struct cuCtxSynchronize_params {};
 Shapes make_shapes() {
   Shapes all;
 #define SIZED(function) all[key(&decode_##function)].bytes = sizeof(function##_params);
-  CONVTRACE_MEMORY_CALLS(SIZED)
-  CONVTRACE_COPY_CALLS(SIZED)
+#define LISTED(how, function) SIZED(function)
+  CONVTRACE_MEMORY_CALLS(LISTED)
+  CONVTRACE_COPY_CALLS(LISTED)
   CONVTRACE_COPY_BATCHES(SIZED)
-  CONVTRACE_SYNC_CALLS(SIZED)
+  CONVTRACE_SYNC_CALLS(LISTED)
+#undef LISTED
 #undef SIZED
   add_memory(all);
   add_copies(all);
