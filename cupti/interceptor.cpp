@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <bit>
-#include <memory>
 #include <new>
 #include <set>
 

@@ -22,7 +22,6 @@
 #include "cupti/abi/hooks_v1.h"
 #include "cupti/gate/options.h"
 #include "cupti/kernels/kernel_signature.h"
-#include "cupti/stats/tile/tensor_view.h"
 #include "cupti/values/request.h"
 
 namespace convtrace::cupti {

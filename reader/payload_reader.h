@@ -6,8 +6,6 @@
 /// Memory:   one stored and one raw payload, at most 64 MiB each.
 /// Errors:   Status; nothing is decoded before its checksum was verified.
 
-#include <optional>
-
 #include "format/base/compressor.h"
 #include "format/file/record_codec.h"
 #include "reader/byte_source.h"

@@ -43,7 +43,7 @@ ROOMS = {
         "cupti/stats/tile format/findings/memory format/settings format/values",
     "cupti/gate": "cupti/abi cupti/calls cupti/driver cupti/graphs cupti/kernels cupti/memory cupti/values format/settings",
     "cupti/observe": "cupti/calls cupti/driver cupti/gate cupti/memory",
-    "cupti": "cupti/abi cupti/driver cupti/gate cupti/kernels cupti/observe cupti/stats/tile cupti/values",
+    "cupti": "cupti/abi cupti/driver cupti/gate cupti/kernels cupti/observe cupti/values",
     "interposer/abi": "",
     "interposer/core/runtime": "interposer/abi",
     "interposer/core/control": "cupti/kernels format/file format/settings interposer/core/runtime",
@@ -115,8 +115,8 @@ ROOMS = {
     "tools/check/training": "tools/check/model tools/common tools/trace/model",
     "tools/check/story": "tools/check/model tools/common tools/trace/model",
     "tools/check/report": "tools/check/model tools/common tools/report",
-    "tools/check": "format/settings reader tools/check/memory tools/check/model tools/check/report tools/check/story "
-        "tools/check/training tools/check/values tools/common tools/report tools/trace/model tools/trace/read",
+    "tools/check": "format/settings reader tools/check/model tools/check/report tools/check/story "
+        "tools/common tools/report tools/trace/model tools/trace/read",
     "tools/origin/model": "tools/trace/model",
     "tools/origin/read": "reader tools/common tools/origin/model tools/trace/model tools/trace/read",
     "tools/origin/join": "tools/origin/model tools/origin/read tools/trace/model",
@@ -124,14 +124,14 @@ ROOMS = {
     "tools/origin/report": "tools/common tools/origin/model tools/report",
     "tools/origin": "tools/common tools/origin/join tools/origin/judge tools/origin/model tools/origin/read "
         "tools/origin/report tools/report tools/trace/read",
-    "tools/cli/base": "format/file format/settings reader tools/common tools/report",
+    "tools/cli/base": "format/file format/settings reader tools/common",
     "tools/cli/doctor": "format/settings tools/cli/base tools/common",
     "tools/cli/read": "format/file format/findings format/settings reader tools/cli/base tools/common tools/report "
         "tools/trace/flow tools/trace/model tools/trace/read",
     "tools/cli/rewrite": "format/file format/settings reader tools/cli/base tools/common",
     "tools/cli/run": "format/settings tools/cli/base tools/common",
     "tools/weights": "reader tools/common tools/report tools/trace/model tools/trace/names tools/trace/read",
-    "tools/cli": "format/settings tools/check tools/cli/base tools/cli/run tools/common tools/origin tools/weights",
+    "tools/cli": "format/settings tools/cli/base tools/cli/run tools/common tools/report",
 }
 FOR_ALL = {"format/base", "format/model"}
 MOST_MODULES = 16  # of a room

@@ -7,9 +7,7 @@
 /// Threads:  each table has its own lock; all other members do not change while tracing runs.
 
 #include <atomic>
-#include <memory>
 #include <optional>
-#include <string>
 
 #include "cupti/driver/api.h"
 #include "cupti/driver/context_table.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "cupti/driver/cuda_error.h"
 #include "cupti/gate/graph_replay.h"

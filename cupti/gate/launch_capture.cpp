@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <unordered_set>
+#include <string>
 #include <utility>
 
 #include "cupti/driver/mutation.h"

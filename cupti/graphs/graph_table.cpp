@@ -1,7 +1,6 @@
 #include "cupti/graphs/graph_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "cupti/driver/own_calls.h"

@@ -1,11 +1,7 @@
 #include "cupti/memory/address_map.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
-#include <vector>
-
-#include "cupti/memory/address_table.h"
 
 namespace convtrace::cupti {
 namespace {

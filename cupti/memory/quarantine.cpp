@@ -1,7 +1,6 @@
 #include "cupti/memory/quarantine.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "cupti/driver/own_calls.h"
 

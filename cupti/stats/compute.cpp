@@ -1,7 +1,5 @@
 #include "cupti/stats/compute.h"
 
-#include <algorithm>
-
 #include "cupti/stats/cpu/cpu_tile.h"
 #include "cupti/stats/cpu/helper_threads.h"
 #include "cupti/stats/cpu/host_fp.h"

@@ -1,7 +1,6 @@
 #include "cupti/stats/finalize.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 

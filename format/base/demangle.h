@@ -4,7 +4,6 @@
 ///
 /// Threads:  any.
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,6 +1,5 @@
 #include "format/base/guarded_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -8,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "format/base/clock.h"
 

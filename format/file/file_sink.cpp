@@ -5,9 +5,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <memory>
-#include <utility>
-
 namespace convtrace::format {
 namespace {
 

@@ -7,7 +7,6 @@
 /// Source:   format/FORMAT.md sections 2 and 3 (structures) and 9 (limits).
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "format/model/events.h"

@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <new>
 
 #include "format/base/checksum.h"
 #include "format/base/clock.h"

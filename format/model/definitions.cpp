@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "format/base/checksum.h"
 #include "format/base/mutex.h"

@@ -12,7 +12,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "format/base/status.h"
 #include "format/model/ids.h"

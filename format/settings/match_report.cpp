@@ -1,7 +1,6 @@
 #include "format/settings/match_report.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "format/settings/nearest.h"

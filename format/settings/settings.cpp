@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "format/settings/nearest.h"
-#include "format/settings/setting_values.h"
 #include "format/settings/toml_file.h"
 
 namespace convtrace::settings {

@@ -11,7 +11,6 @@
 /// Source:   format/FORMAT.md section 6.8.
 
 #include <optional>
-#include <vector>
 
 #include "format/base/bytes.h"
 #include "format/model/dtype.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "cupti/driver/report.h"
 #include "format/base/clock.h"

@@ -1,7 +1,5 @@
 #include "reader/columns/launch_rows.h"
 
-#include <algorithm>
-
 #include "format/file/layout.h"
 
 namespace convtrace::reader {

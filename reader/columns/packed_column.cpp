@@ -1,7 +1,6 @@
 #include "reader/columns/packed_column.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "format/schema/conventions.h"
 

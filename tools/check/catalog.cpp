@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/check/memory/checks.h"
-#include "tools/check/training/checks.h"
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/check/command.h"
-
 #include <algorithm>
 #include <iostream>
 
@@ -7,6 +5,7 @@
 #include "tools/check/catalog.h"
 #include "tools/check/report/reports.h"
 #include "tools/check/run.h"
+#include "tools/common/commands.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/report/outputs.h"

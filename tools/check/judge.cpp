@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
-#include "reader/trace_reader.h"
 #include "tools/check/catalog.h"
 #include "tools/check/story/blow_up.h"
 #include "tools/check/story/teller.h"

@@ -1,24 +1,20 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <span>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "format/settings/nearest.h"
 #include "format/settings/settings.h"
-#include "tools/check/command.h"
 #include "tools/cli/base/commands.h"
-#include "tools/cli/base/examples.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/tree.h"
 #include "tools/cli/run/settings_page.h"
 #include "tools/common/child.h"
 #include "tools/common/complaints.h"
 #include "tools/common/reference.h"
-#include "tools/common/usage.h"
-#include "tools/origin/command.h"
-#include "tools/weights/command.h"
+#include "tools/report/help.h"
 
 namespace convtrace::tools {
 namespace {
@@ -100,6 +96,72 @@ std::string unknown_command(CLI::App& app, const std::vector<std::string>& words
   const std::vector<std::string_view> views(names.begin(), names.end());
   return "unknown command " + settings::quoted(word) + "; " +
          settings::suggestion(word, views, "`convtrace --help` lists them");
+}
+
+/// Examples of a command that can be typed.
+struct Examples {
+  const char* command;
+  std::initializer_list<const char*> lines;
+};
+
+/// Lays out the help of all commands. @param app  with all commands.
+void lay_out_commands(CLI::App& app) {
+  const Examples all[] = {
+      {"run",
+       {"convtrace run -o base.ctrace -- python train.py",
+        "convtrace run --overhead 5% -- torchrun --nproc-per-node 4 train.py",
+        "convtrace run -o new.ctrace --like base.ctrace -- python train.py"}},
+      {"demo", {"convtrace demo", "convtrace demo -o /tmp/demo"}},
+      {"path", {"LD_PRELOAD=$(convtrace path) python train.py"}},
+      {"env",
+       {"eval \"$(convtrace env --shell)\"; python train.py", "convtrace env --slurm",
+        "convtrace env --k8s"}},
+      {"info",
+       {"convtrace info base.ctrace", "convtrace info --all base.ctrace",
+        "convtrace info --json base.ctrace"}},
+      {"show",
+       {"convtrace show --norms base.ctrace", "convtrace show --nan base.ctrace",
+        "convtrace show --records stats --steps 0-2 base.ctrace"}},
+      {"findings",
+       {"convtrace findings base.ctrace", "convtrace findings --strict base.ctrace",
+        "convtrace findings --json base.ctrace"}},
+      {"recover", {"convtrace recover -o whole.ctrace killed.ctrace"}},
+      {"strip",
+       {"convtrace strip -o to-send.ctrace base.ctrace",
+        "convtrace strip --hashes -o to-send.ctrace base.ctrace"}},
+      {"verify", {"convtrace verify base.ctrace"}},
+      {"check",
+       {"convtrace check base.ctrace", "convtrace check --html check.html base.ctrace",
+        "convtrace check --only nan,blow-up base.ctrace"}},
+      {"weights",
+       {"convtrace weights trainer.ctrace engine.ctrace",
+        "convtrace weights --step-b start trainer.ctrace resumed.ctrace",
+        "convtrace weights --map names.toml trainer engine"}},
+      {"origin",
+       {"convtrace origin run", "convtrace origin --html origin.html run",
+        "convtrace origin --brief run"}},
+      {"repeat",
+       {"convtrace repeat -- python train.py", "convtrace repeat -o runs -- python train.py",
+        "convtrace repeat -n 3 -- python train.py"}},
+      {"diff",
+       {"convtrace diff base.ctrace new.ctrace",
+        "convtrace diff base.ctrace new.ctrace --html diff.html", "convtrace-diff --help"}},
+      {"expect",
+       {"convtrace expect --init base.ctrace new.ctrace >expect.toml",
+        "convtrace expect expect.toml base.ctrace new.ctrace",
+        "convtrace expect expect.toml base.ctrace new.ctrace --brief"}},
+      {"export",
+       {"convtrace export --format parquet -o values base.ctrace",
+        "convtrace export --format tensorboard -o board base.ctrace",
+        "convtrace export --format npy -o tensors base.ctrace"}},
+      {"doctor", {"convtrace doctor", "convtrace doctor -- python train.py"}},
+      {"config", {"convtrace config --from-mindspore dump.json"}},
+  };
+  report::lay_out_help(app);
+  for (const Examples& one : all) report::add_examples(*app.get_subcommand(one.command), one.lines);
+  report::add_examples(
+      app, {"convtrace run -o base.ctrace -- python train.py", "convtrace check base.ctrace",
+            "convtrace diff base.ctrace new.ctrace"});
 }
 
 /// `words` are the arguments in reverse, as CLI11 wants them, up to `--`; `command` is the rest.

@@ -45,3 +45,17 @@ class Commands {
 };
 
 }  // namespace convtrace::tools
+
+// The commands that have a folder of their own; tools/cli/base/commands.h has the others.
+namespace convtrace::check {
+/// `convtrace check`: finds the faults that one run alone proves.
+void add_check(tools::Commands& commands);
+}  // namespace convtrace::check
+namespace convtrace::origin {
+/// `convtrace origin`: where a job went wrong first.
+void add_origin(tools::Commands& commands);
+}  // namespace convtrace::origin
+namespace convtrace::weights {
+/// `convtrace weights`: whether two programs hold the same weights.
+void add_weights(tools::Commands& commands);
+}  // namespace convtrace::weights

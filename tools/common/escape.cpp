@@ -145,4 +145,10 @@ std::string quote_shell(std::string_view text) {
   return out + '\'';
 }
 
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quote_shell(word);
+  return line;
+}
+
 }  // namespace convtrace::tools

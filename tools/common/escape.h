@@ -10,6 +10,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convtrace::tools {
 
@@ -36,5 +37,7 @@ namespace convtrace::tools {
 /// One word for a POSIX shell, quoted where necessary. Control characters are escaped as in
 /// escape_text: the word is for a person to paste.
 [[nodiscard]] std::string quote_shell(std::string_view text);
+/// A command line of such words.
+[[nodiscard]] std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace convtrace::tools

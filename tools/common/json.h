@@ -31,6 +31,13 @@ using Json = nlohmann::ordered_json;
 /// @return null for "".
 [[nodiscard]] Json text_or_null(const std::string& text);
 
+/// @return an array of what `json_of` makes of each.
+template <typename Range, typename Of>
+[[nodiscard]] Json json_list(const Range& all, const Of& json_of) {
+  Json list = Json::array();
+  for (const auto& one : all) list.push_back(json_of(one));
+  return list;
+}
 /// @return one line, or lines indented by `indent` spaces. Everything but printable ASCII is
 /// escaped; invalid UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump_json(const Json& json, int indent = -1);

@@ -1,7 +1,12 @@
 #include "tools/common/reference.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <sstream>
+#include <string_view>
+
+#include "format/settings/nearest.h"
+#include "tools/common/complaints.h"
 
 namespace convtrace::tools {
 namespace {
@@ -88,6 +93,27 @@ void add_completion(std::string& script, const CLI::App& app, const std::string&
   script += "    " + pattern + ":*) [[ $now == -* ]] && words='" + option_words(app) + "' ;;\n";
 }
 
+/// @return the first unknown option and the option of the command that is nearest to it; "" if all
+/// options are known.
+std::string unknown_option(const CLI::App& app) {
+  const CLI::App* asked = &app;
+  while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : asked->get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const std::string& word : app.remaining(true)) {
+    if (!word.starts_with("-") || word == "-" || word == "--") continue;
+    const std::string option = word.substr(0, word.find('='));
+    const std::string_view near = settings::nearest(option, views);
+    return "unknown option " + settings::quoted(option) +
+           (near.empty() ? "" : "; the nearest is " + std::string(near));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string manual_page(const CLI::App& app, const std::vector<ManualSection>& sections) {
@@ -150,6 +176,12 @@ std::string bash_completion(const CLI::App& app) {
   script += "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$now\"))\n";
   script += "  [[ ${#COMPREPLY[@]} -gt 0 ]] || COMPREPLY=($(compgen -f -- \"$now\"))\n}\n";
   return script + "complete -o filenames -F " + function + ' ' + app.get_name() + '\n';
+}
+
+std::string usage_message(const CLI::App* app, const CLI::Error& error) {
+  const std::string unknown = unknown_option(*app);
+  return app->get_name() + ": " +
+         numbered(MessageId::kUsage, unknown.empty() ? error.what() : unknown) + " (see --help)\n";
 }
 
 }  // namespace convtrace::tools

@@ -1,14 +1,12 @@
 #pragma once
 /// @file reference.h
-/// Generates the manual page and the shell completion of a program from its command line
-/// definition.
+/// Generates the manual page, the shell completion and the message for a wrong command line of a
+/// program from its command line definition.
 ///
 /// Place:    the build calls `PROGRAM --generate man|bash`, so neither can be out of date.
 
 #include <CLI/App.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace convtrace::tools {
@@ -24,5 +22,9 @@ struct ManualSection {
 
 /// @return completion for bash; zsh loads it with bashcompinit.
 [[nodiscard]] std::string bash_completion(const CLI::App& app);
+
+/// For `CLI::App::failure_message`: one line with the program's name. It begins with an option that is
+/// unknown: what is missing or too much beside it is often its consequence.
+[[nodiscard]] std::string usage_message(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace convtrace::tools

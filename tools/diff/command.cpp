@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <iostream>
 #include <optional>
 #include <string>
 
@@ -12,7 +11,6 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/reference.h"
 #include "tools/common/text.h"
-#include "tools/common/usage.h"
 #include "tools/diff/expect/contract_report.h"
 #include "tools/diff/expect/judged.h"
 #include "tools/diff/expect/proposal.h"
@@ -223,15 +221,13 @@ DiffExitCode compare_by_contract(const Options& options, const DiffInputs& input
   ProposalRows proposal;
   RowSink* const sink = options.propose ? static_cast<RowSink*>(&proposal) : &rows;
   DiffResult result;
-  TraceSet base, cand;
-  if (!run_diff(inputs, sink, result, error) || !open_trace_set(inputs.base, base, error) ||
-      !open_trace_set(inputs.cand, cand, error))
-    return failed();
+  Runs runs;
+  if (!run_diff(inputs, sink, result, error, &runs)) return failed();
   if (options.propose) {
     out << proposal.text(result) << std::flush;
     return out ? DiffExitCode::kSame : DiffExitCode::kUsage;
   }
-  const JudgedContract judged = rows.judge(result, base, cand);
+  const JudgedContract judged = rows.judge(result, runs.base, runs.cand);
   const ContractReport report{contract, judged, result};
   if (json != nullptr)
     *json << (options.brief ? report::brief_json(brief_of(report))

@@ -1,7 +1,6 @@
-#include "tools/origin/command.h"
-
 #include <iostream>
 
+#include "tools/common/commands.h"
 #include "tools/common/complaints.h"
 #include "tools/origin/report/reports.h"
 #include "tools/origin/run.h"

@@ -6,7 +6,6 @@
 /// Threads:  pure functions.
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/common/json.h"
@@ -19,6 +18,13 @@ inline constexpr size_t kMostBriefBytes = 2048;
 /// How sure the place is. kProven: equal before it and different there, or impossible as it is.
 /// kLikely: of a rule that knows exceptions. kPossible: no larger than what else may explain it.
 enum class Confidence : uint8_t { kNone, kPossible, kLikely, kProven };
+/// Of a finding, by its level.
+template <typename Level>
+[[nodiscard]] constexpr Confidence confidence_of(Level level) {
+  return level == Level::kError     ? Confidence::kProven
+         : level == Level::kWarning ? Confidence::kLikely
+                                    : Confidence::kPossible;
+}
 
 struct Brief {
   std::string verdict{};   ///< a word of the command

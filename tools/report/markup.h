@@ -8,8 +8,10 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/common/escape.h"
+#include "tools/common/text.h"
 
 namespace convtrace::diff {
 
@@ -36,6 +38,30 @@ class Markup {
             "style-src 'unsafe-inline'"
          << (scripts ? "; script-src 'unsafe-inline'" : "") << "\">\n<title>" << program << ": "
          << title << "</title><style>" << style << "</style></head><body>\n";
+  }
+  /// The same of a report of one run, and the begin of its header. @param good  nothing was found.
+  /// @param paths  its traces. @param incomplete  escaped lines about those not read to their end.
+  void begin_report(std::string_view program, const std::string& title, std::string_view style,
+                    bool good, const std::vector<std::string>& paths,
+                    const std::vector<std::string>& incomplete) {
+    begin_page(program, title, style, false);
+    out_ << "<header>\n<h1 class=\"" << (good ? "same" : "diverged") << "\">" << title << "</h1>\n";
+    for (const std::string& path : paths)
+      out_ << "<p class=\"files\">" << tools::escape_markup(path) << "</p>\n";
+    for (const std::string& why : incomplete)
+      out_ << "<p class=\"warning\">Incomplete: " << tools::quote_markup(why) << "</p>\n";
+  }
+  /// Begins a section about something that was found. @param title, @param place  quoted.
+  void begin_found(std::string_view level, const std::string& title, const std::string& place,
+                   const std::string& text, uint64_t times,
+                   const std::vector<std::string>& evidence) {
+    out_ << "<section>\n<h3 class=\"" << level << "\">" << title << "</h3>\n<p><code>" << place
+         << "</code></p>\n";
+    paragraph("<b>" + tools::escape_markup(text) + "</b>" +
+              (times > 1 ? " (" + tools::count_text(times) + " times)" : ""));
+    out_ << "<ul>\n";
+    for (const std::string& line : evidence) item(tools::escape_markup(line));
+    out_ << "</ul>\n";
   }
   /// @param html  nothing is written if it is empty.
   void paragraph(const std::string& html) { element("p", html); }

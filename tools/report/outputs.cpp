@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "format/file/record_codec.h"
-#include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 
 namespace convtrace::diff {

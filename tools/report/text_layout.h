@@ -3,6 +3,7 @@
 /// Lays out lines of a report for the width of a terminal.
 
 #include <cstddef>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,26 @@ struct Terminal {
 /// "" if the text is empty.
 [[nodiscard]] std::string labelled(const Terminal& terminal, std::string_view label,
                                    const std::string& text);
+
+/// Base of the reports for people.
+class TextReport {
+ public:
+  TextReport(Terminal terminal, std::ostream& out) : terminal_(terminal), out_(out) {}
+
+ protected:
+  [[nodiscard]] std::string paint(std::string_view code, const std::string& text) const {
+    return painted(terminal_, code, text);
+  }
+  void headline(std::string_view code, const std::string& text) {
+    out_ << paint(code, wrapped(text, terminal_.columns, 0, 2)) << "\n";
+  }
+  void line(std::string_view label, const std::string& text) {
+    out_ << labelled(terminal_, label, text);
+  }
+
+  Terminal terminal_;
+  std::ostream& out_;
+};
 
 /// Formats rows of cells, a line each. A column is as wide as its widest cell. Between columns
 /// there are two spaces, or one before a cell that begins with '|'.

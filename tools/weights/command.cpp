@@ -1,15 +1,14 @@
-#include "tools/weights/command.h"
-
 #include <algorithm>
 #include <charconv>
 #include <iostream>
 
+#include "tools/common/commands.h"
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/report/outputs.h"
 #include "tools/trace/names/map_file.h"
-#include "tools/weights/read.h"
 #include "tools/weights/report.h"
+#include "tools/weights/weights.h"
 
 namespace convtrace::weights {
 

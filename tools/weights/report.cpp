@@ -2,7 +2,6 @@
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/report/text_layout.h"
 
 namespace convtrace::weights {
 namespace {
@@ -53,10 +52,9 @@ Json json_of(const Comparison& result) {
                          !result.parameters.empty()},
             {"counts", std::move(counts)},
             {"incomplete", Json::array()},
-            {"parameters", Json::array()}};
+            {"parameters", tools::json_list(result.parameters, compared_json)}};
   for (const Weights* side : {result.a, result.b})
     for (const std::string& line : side->incomplete) json["incomplete"].push_back(line);
-  for (const Compared& one : result.parameters) json["parameters"].push_back(compared_json(one));
   return json;
 }
 

@@ -2,7 +2,7 @@
 /// @file weights.h
 /// The parameters of a program as its traces have them: by name, version and rank.
 ///
-/// Place:    read.h fills it, compare.h holds two of them against each other.
+/// Place:    compare.h holds two of them against each other.
 /// Threads:  plain values.
 
 #include <cstdint>
@@ -60,5 +60,10 @@ struct Whole {
 
 /// Joins parameters that another program has as one.
 [[nodiscard]] Whole fused(const std::vector<Whole>& parts);
+
+/// Reads the parameters of a program out of its traces.
+/// @param path  a trace, or a folder of traces, one a rank.
+/// @return false with `error`, one escaped line, where nothing could be read.
+[[nodiscard]] bool read_weights(const std::string& path, Weights& weights, std::string& error);
 
 }  // namespace convtrace::weights

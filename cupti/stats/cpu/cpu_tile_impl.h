@@ -6,8 +6,6 @@
 // registers; one loop with all of them would not.
 #pragma once
 
-#include <type_traits>
-
 #include "cupti/stats/cpu/cpu_chunk_sums.h"
 #include "cupti/stats/cpu/cpu_exact_sums.h"
 #include "cupti/stats/cpu/cpu_hash.h"

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string_view>
 
 namespace convtrace::format {

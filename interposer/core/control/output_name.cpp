@@ -13,7 +13,6 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <string>
 
 #include "format/settings/launcher_ranks.h"
 

@@ -1,6 +1,5 @@
 #include "interposer/core/memory/memory_journal.h"
 
-#include <algorithm>
 #include <cstring>
 #include <thread>
 

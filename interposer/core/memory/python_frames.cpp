@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <new>
 #include <string_view>
 #include <unordered_map>
 

@@ -1,13 +1,10 @@
 #include "interposer/core/memory/stack_texts.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
-#include <span>
 #include <vector>
 
 #include "format/base/build_id.h"

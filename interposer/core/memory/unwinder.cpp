@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "interposer/core/memory/libunwind.h"

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "interposer/core/memory/python_frames.h"
 

@@ -1,7 +1,6 @@
 #include "interposer/core/nccl/nccl_recorder.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "format/base/clock.h"

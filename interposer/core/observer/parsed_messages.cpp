@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <vector>
 
 #include "cupti/stats/tile/layout.h"
 #include "format/base/checksum.h"

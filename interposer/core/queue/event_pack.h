@@ -6,7 +6,6 @@
 /// Threads:  plain functions.
 
 #include <cstddef>
-#include <cstdint>
 
 #include "format/model/events.h"
 

@@ -16,7 +16,6 @@
 
 #include <condition_variable>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 

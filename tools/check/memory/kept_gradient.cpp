@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "format/model/dtype.h"
-#include "tools/check/memory/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

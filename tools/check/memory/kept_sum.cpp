@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/check/memory/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 #include "tools/trace/model/distance.h"
 

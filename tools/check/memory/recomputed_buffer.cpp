@@ -20,7 +20,7 @@
 #include <set>
 #include <utility>
 
-#include "tools/check/memory/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

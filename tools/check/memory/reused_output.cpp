@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/check/memory/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

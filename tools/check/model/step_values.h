@@ -10,7 +10,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "format/model/definitions.h"

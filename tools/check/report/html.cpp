@@ -27,14 +27,9 @@ void write_lead(const Finding& finding, diff::Markup& out) {
 }
 
 void write_finding(const Finding& finding, diff::Markup& out) {
-  out << "<section>\n<h3 class=\"" << to_string(finding.severity) << "\">"
-      << to_string(finding.severity) << " " << escape_markup(finding.id) << "</h3>\n<p><code>"
-      << quote_markup(place_of(finding)) << "</code></p>\n";
-  out.paragraph("<b>" + escape_markup(finding.text) + "</b>" +
-                (finding.times > 1 ? " (" + std::to_string(finding.times) + " times)" : ""));
-  out << "<ul>\n";
-  for (const std::string& line : finding.evidence) out.item(escape_markup(line));
-  out << "</ul>\n";
+  const std::string level(to_string(finding.severity));
+  out.begin_found(level, level + " " + escape_markup(finding.id), quote_markup(place_of(finding)),
+                  finding.text, finding.times, finding.evidence);
   write_advice(finding, out);
   out << "</section>\n";
 }
@@ -45,12 +40,8 @@ void write_html(const CheckResult& result, std::ostream& stream) {
   diff::Markup out(stream);
   const std::string title = quote_markup(headline(result));
   const bool clean = result.count(Severity::kError) + result.count(Severity::kWarning) == 0;
-  out.begin_page("convtrace check", title, diff::kPageStyle, false);
-  out << "<header>\n<h1 class=\"" << (clean ? "same" : "diverged") << "\">" << title << "</h1>\n";
-  for (const std::string& path : result.paths)
-    out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
-  for (const std::string& why : result.incomplete)
-    out << "<p class=\"warning\">Incomplete: " << quote_markup(why) << "</p>\n";
+  out.begin_report("convtrace check", title, diff::kPageStyle, clean, result.paths,
+                   result.incomplete);
   for (const std::string& note : result.notes) out.paragraph(escape_markup(note));
   if (!result.findings.empty()) write_lead(result.findings.front(), out);
   out << "</header>\n<main>\n";

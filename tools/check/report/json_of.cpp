@@ -1,4 +1,3 @@
-#include <string_view>
 
 #include "tools/check/report/reports.h"
 #include "tools/check/report/story_text.h"
@@ -30,18 +29,6 @@ Json finding_json(const Finding& finding) {
   return json;
 }
 
-report::Confidence confidence_of(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return report::Confidence::kProven;
-    case Severity::kWarning:
-      return report::Confidence::kLikely;
-    case Severity::kHint:
-      break;
-  }
-  return report::Confidence::kPossible;
-}
-
 /// @return "nothing to judge for: nan, clipping"; "" if each check had something to judge.
 std::string not_judged(const CheckResult& result) {
   std::string text;
@@ -60,7 +47,7 @@ report::Brief brief_of(const CheckResult& result) {
     brief.verdict = to_string(worst.severity);
     brief.place = place_json(worst);
     brief.cause = worst.cause;
-    brief.confidence = confidence_of(worst.severity);
+    brief.confidence = report::confidence_of(worst.severity);
     brief.evidence = worst.evidence;
     brief.evidence.insert(brief.evidence.begin(), std::string(worst.id) + ": " + worst.text);
     if (!worst.next.empty()) brief.next = {worst.next};
@@ -71,22 +58,19 @@ report::Brief brief_of(const CheckResult& result) {
 }
 
 Json json_of(const CheckResult& result) {
-  Json json{{"headline", headline(result)},
-            {"traces", result.paths},
-            {"ranks", result.ranks},
-            {"steps", result.steps},
-            {"training_steps", result.steps_trained},
-            {"values", result.values},
-            {"incomplete", result.incomplete},
-            {"notes", result.notes},
-            {"story", Json::array()},
-            {"findings", Json::array()},
-            {"checks", Json::array()}};
-  for (const Story& story : result.stories) json["story"].push_back(story_json(story));
-  for (const Finding& finding : result.findings) json["findings"].push_back(finding_json(finding));
-  for (const Looked& one : result.looked)
-    json["checks"].push_back({{"id", one.id}, {"what", one.what}, {"judged", one.times}});
-  return json;
+  return {{"headline", headline(result)},
+          {"traces", result.paths},
+          {"ranks", result.ranks},
+          {"steps", result.steps},
+          {"training_steps", result.steps_trained},
+          {"values", result.values},
+          {"incomplete", result.incomplete},
+          {"notes", result.notes},
+          {"story", tools::json_list(result.stories, story_json)},
+          {"findings", tools::json_list(result.findings, finding_json)},
+          {"checks", tools::json_list(result.looked, [](const Looked& one) {
+             return Json{{"id", one.id}, {"what", one.what}, {"judged", one.times}};
+           })}};
 }
 
 }  // namespace convtrace::check

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <utility>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"

@@ -13,16 +13,14 @@ using tools::escape_text;
 /// Findings of one check and step are one bug in most runs.
 constexpr size_t kOfOneKind = 3;
 
-class TextReport {
+class Text : public diff::TextReport {
  public:
-  TextReport(const CheckResult& result, diff::Terminal terminal, std::ostream& out)
-      : result_(result), terminal_(terminal), out_(out) {}
+  Text(const CheckResult& result, diff::Terminal terminal, std::ostream& out)
+      : TextReport(terminal, out), result_(result) {}
 
   void write() {
     const bool clean = result_.count(Severity::kError) + result_.count(Severity::kWarning) == 0;
-    out_ << paint(clean ? "32;1" : "31;1",
-                  diff::wrapped(headline(result_), terminal_.columns, 0, 2))
-         << "\n";
+    headline(clean ? "32;1" : "31;1", check::headline(result_));
     for (const auto& [label, text] : story_lines(result_)) line(label, text);
     for (const std::string& why : result_.incomplete) line("incomplete  ", why);
     for (const std::string& note : result_.notes) line("note        ", escape_text(note));
@@ -78,16 +76,7 @@ class TextReport {
     line("    next    ", escape_text(one.next));
   }
 
-  void line(std::string_view label, const std::string& text) {
-    out_ << diff::labelled(terminal_, label, text);
-  }
-  [[nodiscard]] std::string paint(std::string_view code, const std::string& text) const {
-    return diff::painted(terminal_, code, text);
-  }
-
   const CheckResult& result_;
-  diff::Terminal terminal_;
-  std::ostream& out_;
 };
 
 }  // namespace
@@ -123,7 +112,7 @@ std::string place_of(const Finding& finding) {
 }
 
 void write_text(const CheckResult& result, diff::Terminal terminal, std::ostream& out) {
-  TextReport(result, terminal, out).write();
+  Text(result, terminal, out).write();
 }
 
 }  // namespace convtrace::check

@@ -8,9 +8,7 @@
 ///           for each step.
 
 #include <map>
-#include <optional>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "tools/check/model/check.h"

@@ -10,8 +10,7 @@
 
 #include <map>
 
-#include "tools/check/training/checks.h"
-#include "tools/common/text.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "tools/check/training/bias_gradients.h"
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 #include "tools/trace/model/distance.h"
 

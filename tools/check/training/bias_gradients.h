@@ -6,7 +6,6 @@
 /// Threads:  any.
 
 #include <string_view>
-#include <vector>
 
 #include "tools/check/model/check.h"
 

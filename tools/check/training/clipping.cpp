@@ -6,9 +6,7 @@
 /// Judged: within a step a parameter's gradient was clipped after its update.
 /// Not seen: clipping in a hook of the optimizer itself, before or after its step.
 
-#include <set>
-
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <map>
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -6,7 +6,7 @@
 /// Judged: at the end of the run, six decreases without an increase, the last of them in one of the
 /// last three recorded steps; or a factor below 1.
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -19,8 +19,7 @@
 #include <map>
 #include <set>
 
-#include "tools/check/training/checks.h"
-#include "tools/common/text.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

@@ -16,7 +16,7 @@
 #include <set>
 #include <string>
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -9,7 +9,7 @@
 /// without values in between.
 
 #include "tools/check/model/batch.h"
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

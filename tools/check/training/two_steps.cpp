@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

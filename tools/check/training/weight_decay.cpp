@@ -6,7 +6,7 @@
 /// check is off by default.
 /// Judged: one group in all, with weight decay, and a module of a norm's class with a weight.
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

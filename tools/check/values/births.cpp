@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/freed_memory.h"
 #include "tools/common/text.h"
 #include "tools/trace/flow/nan_stories.h"

@@ -1,5 +1,7 @@
 #include "tools/check/values/compiled_calls.h"
 
+#include <string_view>
+
 #include "tools/trace/model/generated_call.h"
 #include "tools/trace/model/slot.h"
 

@@ -15,7 +15,7 @@
 #include <cmath>
 #include <map>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

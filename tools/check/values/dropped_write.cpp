@@ -16,7 +16,7 @@
 #include <set>
 #include <tuple>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/check/values/compiled_calls.h"
 
 namespace convtrace::check {

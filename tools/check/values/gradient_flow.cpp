@@ -25,7 +25,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/check/values/parameter_ledger.h"
 #include "tools/common/text.h"
 #include "tools/trace/model/distance.h"

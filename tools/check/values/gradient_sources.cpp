@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "tools/check/model/check.h"
 #include "tools/common/element.h"

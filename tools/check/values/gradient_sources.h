@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>

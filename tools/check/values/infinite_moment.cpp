@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "tools/check/model/second_moment.h"
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

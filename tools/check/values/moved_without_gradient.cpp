@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

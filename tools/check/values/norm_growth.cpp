@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

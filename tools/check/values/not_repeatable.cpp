@@ -23,7 +23,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 #include "tools/trace/model/hash_mix.h"
 

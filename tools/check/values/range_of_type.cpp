@@ -9,7 +9,7 @@
 #include <map>
 #include <tuple>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -36,7 +36,7 @@
 #include <optional>
 #include <set>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/check/values/gradient_sources.h"
 #include "tools/common/text.h"
 

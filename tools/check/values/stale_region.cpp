@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/check/values/compiled_calls.h"
 
 namespace convtrace::check {

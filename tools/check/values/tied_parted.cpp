@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "tools/check/values/checks.h"
+#include "tools/check/model/checks.h"
 
 namespace convtrace::check {
 namespace {

@@ -102,8 +102,7 @@ class Filler {
     if (e.capture == format::Capture::kHash) return;
     add("samples", elements_json(e.dtype, e.samples));
     add("leading", elements_json(e.dtype, e.leading));
-    Json& ranges = json_["range_hashes"] = Json::array();
-    for (const uint64_t hash : e.range_hashes) ranges.push_back(hex_text(hash));
+    json_["range_hashes"] = json_list(e.range_hashes, hex_text);
     add("variant", e.variant);
   }
 
@@ -198,11 +197,9 @@ Json meta_record_json(const format::TraceMeta& meta) {
 }
 
 Json problems_json(const std::vector<reader::Problem>& problems) {
-  Json list = Json::array();
-  for (const reader::Problem& problem : problems) {
-    list.push_back({{"offset", problem.offset}, {"bytes", problem.bytes}, {"text", problem.text}});
-  }
-  return list;
+  return json_list(problems, [](const reader::Problem& problem) {
+    return Json{{"offset", problem.offset}, {"bytes", problem.bytes}, {"text", problem.text}};
+  });
 }
 
 }  // namespace convtrace::tools

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -90,17 +89,11 @@ void print(Output& output, const Line& line) {
   if (!line.remedy.empty()) output.line("      -> " + escape_text(line.remedy));
 }
 
-Json to_json(const std::vector<Line>& lines) {
-  Json list = Json::array();
-  for (const Line& line : lines) {
-    Json one;
-    one["name"] = line.name;
-    one["level"] = level_name(line.level);
-    one["text"] = line.text;
-    one["remedy"] = line.remedy.empty() ? Json() : Json(line.remedy);
-    list.push_back(std::move(one));
-  }
-  return list;
+Json line_json(const Line& line) {
+  return {{"name", line.name},
+          {"level", level_name(line.level)},
+          {"text", line.text},
+          {"remedy", text_or_null(line.remedy)}};
 }
 
 }  // namespace
@@ -133,7 +126,7 @@ ExitCode run_doctor(const DoctorOptions& options, const std::vector<std::string>
   Output output;
   if (options.json) {
     Json json;
-    json["checks"] = doctor::to_json(lines);
+    json["checks"] = json_list(lines, doctor::line_json);
     json["failures"] = failures;
     json["warnings"] = warnings;
     output.line(dump_json(json));

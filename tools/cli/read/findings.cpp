@@ -122,9 +122,7 @@ class Listing {
       brief.verdict = to_string(part.level);
       for (const char* key : {"rank", "step", "phase", "scope", "op", "kernel", "slot"})
         brief.place[key] = finding.value(key, Json());
-      brief.confidence = part.level == format::Level::kError     ? report::Confidence::kProven
-                         : part.level == format::Level::kWarning ? report::Confidence::kLikely
-                                                                 : report::Confidence::kPossible;
+      brief.confidence = report::confidence_of(part.level);
       brief.cause = to_string(part.kind);
       brief.evidence = {finding.value("message", "")};
       for (const char* what : {"alloc", "launch", "free"}) {

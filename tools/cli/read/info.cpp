@@ -1,20 +1,152 @@
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
+#include <utility>
 
+#include "format/file/record_codec.h"
 #include "format/settings/settings.h"
+#include "reader/snapshots.h"
 #include "reader/step_sums.h"
+#include "reader/trace_reader.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/record_json.h"
 #include "tools/cli/base/trace_input.h"
-#include "tools/cli/read/summary.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
+#include "tools/trace/model/losses.h"
 
 namespace convtrace::tools {
 namespace {
+
+/// The figures that one pass over a trace gives: counts, losses, sizes, and the cost of tracing.
+struct Summary {
+  static constexpr size_t kEventKinds = std::variant_size_v<format::Event>;
+
+  std::array<uint64_t, kEventKinds> records{};
+  diff::Losses lost;
+  std::array<uint64_t, 4> findings{};  ///< by level, unsuppressed
+  uint64_t suppressed = 0;             ///< number of findings that a rule suppresses
+  std::optional<std::pair<uint32_t, uint32_t>> steps;
+  uint64_t modules = 0;  ///< names of modules that were called
+  struct LossValue {
+    uint32_t step = 0;
+    double value = 0;
+  };
+  std::optional<std::pair<LossValue, LossValue>> losses;  ///< the first and the last recorded
+
+  /// Size of the records of a kind, as stored in the file.
+  struct Size {
+    uint64_t records = 0;
+    uint64_t bytes = 0;      ///< with header and padding
+    uint64_t raw_bytes = 0;  ///< size of the payloads before compression
+  };
+  Size meta, defs, events, values;
+  uint64_t rest_bytes = 0;  ///< file header, index, footer, and damaged bytes
+
+  /// Bytes of the tensors with statistics, in the step that has most of them.
+  uint64_t value_bytes_a_step = 0;
+
+  uint64_t event_count = 0;
+  std::optional<std::pair<uint64_t, uint64_t>> times_ns;  ///< times of the first and the last event
+  uint64_t cost_host_ns = 0, cost_device_ns = 0;          ///< as measured by convtrace
+
+  /// @return seconds between the first and the last event; 0 without two of them.
+  [[nodiscard]] double seconds() const {
+    return times_ns ? static_cast<double>(times_ns->second - times_ns->first) * 1e-9 : 0;
+  }
+};
+
+template <typename T>
+void widen(std::optional<std::pair<T, T>>& range, T value) {
+  if (!range) range = {value, value};
+  range->first = std::min(range->first, value);
+  range->second = std::max(range->second, value);
+}
+
+/// The step being read: the steps of a trace are consecutive.
+struct StepBytes {
+  uint32_t step = format::kNoStep;
+  uint64_t bytes = 0;
+};
+
+void add(Summary& summary, StepBytes& now, const format::TensorStats& tensor) {
+  if (tensor.capture == format::Capture::kHash) return;
+  if (now.step != tensor.header.step) now = {.step = tensor.header.step};
+  now.bytes += tensor.bytes;
+  summary.value_bytes_a_step = std::max(summary.value_bytes_a_step, now.bytes);
+}
+
+void add_loss(Summary& summary, const format::TensorStats& tensor) {
+  const bool is_number = tensor.stats.count == 1 && tensor.capture != format::Capture::kHash;
+  if (tensor.place.phase != format::Phase::kLoss || !is_number) return;
+  const Summary::LossValue now{tensor.header.step, tensor.stats.mean};
+  if (!summary.losses) summary.losses = {now, now};
+  summary.losses->second = now;
+}
+
+void add(Summary& summary, const format::Event& event) {
+  ++summary.records[event.index()];
+  ++summary.event_count;
+  const format::EventHeader& header = format::header_of(event);
+  widen(summary.times_ns, header.t_ns);
+  if (header.step != format::kNoStep) widen(summary.steps, header.step);
+  if (const auto* loss = std::get_if<format::Loss>(&event)) {
+    summary.lost.take(*loss);
+  } else if (const auto* cost = std::get_if<format::Cost>(&event)) {
+    summary.cost_host_ns += cost->host_ns;
+    summary.cost_device_ns += cost->device_ns;
+  } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
+    ++(finding->suppressed ? summary.suppressed
+                           : summary.findings[static_cast<size_t>(finding->level)]);
+  }
+}
+
+void add_sizes(Summary& summary, const reader::TraceContainer& container) {
+  summary.rest_bytes = container.source().size();
+  for (const auto& [offset, header] : container.records()) {
+    Summary::Size* size = header.kind == format::RecordKind::kMeta     ? &summary.meta
+                          : header.kind == format::RecordKind::kDefs   ? &summary.defs
+                          : header.kind == format::RecordKind::kEvents ? &summary.events
+                          : header.kind == format::RecordKind::kBlob   ? &summary.values
+                                                                       : nullptr;
+    if (size == nullptr) continue;
+    const uint64_t bytes =
+        std::min(format::record_extent(header), container.source().size() - offset);
+    ++size->records;
+    size->bytes += bytes;
+    size->raw_bytes += header.raw_size;
+    summary.rest_bytes -= bytes;
+  }
+  if (summary.values.records == 0) return;
+  summary.values.raw_bytes = reader::Snapshots(container.source(), container.records()).raw_bytes();
+}
+
+/// Reads all events of `trace`.
+Summary summarize(reader::TraceReader& trace) {
+  Summary summary;
+  StepBytes now;
+  std::unordered_set<uint32_t> modules;
+  while (const format::Event* event = trace.next()) {
+    add(summary, *event);
+    if (const auto* tensor = std::get_if<format::TensorStats>(event)) {
+      add(summary, now, *tensor);
+      add_loss(summary, *tensor);
+    } else if (const auto* scope = std::get_if<format::Scope>(event)) {
+      if (scope->place.phase == format::Phase::kForward) modules.insert(scope->place.scope.value);
+    }
+  }
+  summary.modules = modules.size();
+  summary.lost.take({.header = {},
+                     .reason = format::LossReason::kDamage,
+                     .count = trace.counts().lost_records + trace.events_without_definition()});
+  add_sizes(summary, trace.container());
+  return summary;
+}
 
 /// @return `part` / `whole`; nothing if `whole` is 0.
 std::optional<double> ratio(double part, double whole) {
@@ -71,14 +203,14 @@ Json info_json(const reader::TraceReader& trace, const Summary& summary) {
     findings[to_string(static_cast<format::Level>(i))] = summary.findings[i];
   }
   json["findings_suppressed"] = summary.suppressed;
-  json["step_sums"] = Json::array();
-  for (const auto& step : reader::load_step_sums(trace.container())) {
-    json["step_sums"].push_back({{"step", step.step == format::kNoStep ? Json() : Json(step.step)},
-                                 {"launches", step.launches},
-                                 {"values", step.values},
-                                 {"keys", hex_text(step.key_sum)},
-                                 {"sum", hex_text(step.value_sum)}});
-  }
+  const auto sums_json = [](const format::StepSums& step) {
+    return Json{{"step", step_json(step.step)},
+                {"launches", step.launches},
+                {"values", step.values},
+                {"keys", hex_text(step.key_sum)},
+                {"sum", hex_text(step.value_sum)}};
+  };
+  json["step_sums"] = json_list(reader::load_step_sums(trace.container()), sums_json);
   add_costs(json, trace, summary);
   json["problems"] = problems_json(trace.problems());
   json["meta"] = meta_json(trace.meta());
@@ -104,12 +236,6 @@ class Rows {
  private:
   std::vector<std::pair<std::string, std::string>> rows_;
 };
-
-std::string command_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quote_shell(word);
-  return text;
-}
 
 void add_cost(Rows& rows, const Summary& summary) {
   if (summary.cost_host_ns == 0) return;
@@ -193,7 +319,7 @@ void print_info(Output& output, const reader::TraceReader& trace, const Summary&
   Rows rows;
   rows.add("state", to_string(trace.state()));
   rows.add("size", counted(trace.file_bytes(), "byte"));
-  rows.add("command", command_text(meta.command_line));
+  rows.add("command", shell_line(meta.command_line));
   rows.add("process", "pid " + std::to_string(meta.pid) + " on " + escape_text(meta.host) +
                           ", rank " + std::to_string(meta.rank) + " of " +
                           std::to_string(meta.world_size));

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 
+#include "format/model/events.h"
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"
 #include "tools/cli/base/trace_input.h"
-#include "tools/cli/read/memory_ledger.h"
 #include "tools/common/complaints.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"
@@ -14,7 +17,122 @@
 namespace convtrace::tools {
 namespace {
 
+using format::MemorySource;
 using format::Phase;
+
+/// A number of bytes, and its maximum so far.
+struct Level {
+  uint64_t now = 0;
+  uint64_t peak = 0;
+  void set(uint64_t bytes) {
+    now = bytes;
+    if (bytes > peak) peak = bytes;
+  }
+};
+
+/// The figures of torch.cuda.memory_stats() of one device: the memory that a framework's allocator
+/// has given out, and the memory that it holds.
+class MemoryLedger {
+ public:
+  void add(const format::Alloc& event);
+  void remove(const format::Free& event);
+
+  [[nodiscard]] const Level& allocated() const { return allocated_; }
+  /// Bytes of segments in which blocks were allocated.
+  [[nodiscard]] const Level& cached() const { return cached_; }
+  /// Bytes of free parts in segments that also have a used part.
+  [[nodiscard]] const Level& inactive() const { return inactive_; }
+
+ private:
+  struct Segment {
+    uint64_t bytes = 0;
+    uint64_t used = 0;
+    bool cached = false;  ///< a block was allocated in it
+  };
+  struct Block {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+  };
+  static uint64_t inactive_of(const Segment& segment) {
+    return segment.used == 0 ? 0 : segment.bytes - segment.used;
+  }
+  /// Calls change(segment, bytes) for each segment that the block overlaps.
+  template <typename Change>
+  void each_segment(const Block& block, const Change& change);
+  void take(const Block& block);
+  void give_back(const Block& block);
+  void drop_segment(uint64_t address);
+
+  std::map<uint64_t, Block> blocks_;      ///< by generation
+  std::map<uint64_t, Segment> segments_;  ///< by address
+  Level allocated_, cached_, inactive_;
+};
+
+/// The trace is not trusted: no range may end beyond the last address.
+uint64_t end_of(uint64_t address, uint64_t bytes) {
+  return address + std::min(bytes, std::numeric_limits<uint64_t>::max() - address);
+}
+
+template <typename Change>
+void MemoryLedger::each_segment(const Block& block, const Change& change) {
+  const uint64_t end = end_of(block.address, block.bytes);
+  auto at = segments_.upper_bound(block.address);
+  if (at != segments_.begin()) at = std::prev(at);
+  for (; at != segments_.end() && at->first < end; ++at) {
+    const uint64_t begin = std::max(block.address, at->first);
+    const uint64_t last = std::min(end, end_of(at->first, at->second.bytes));
+    if (begin >= last) continue;
+    const uint64_t before = inactive_of(at->second);
+    change(at->second, last - begin);
+    inactive_.set(inactive_.now - before + inactive_of(at->second));
+  }
+}
+
+void MemoryLedger::take(const Block& block) {
+  allocated_.set(allocated_.now + block.bytes);
+  each_segment(block, [this](Segment& segment, uint64_t bytes) {
+    if (!segment.cached) cached_.set(cached_.now + segment.bytes);
+    segment.cached = true;
+    segment.used = std::min(segment.bytes, segment.used + bytes);
+  });
+}
+
+void MemoryLedger::give_back(const Block& block) {
+  allocated_.set(allocated_.now - block.bytes);
+  each_segment(block, [](Segment& segment, uint64_t bytes) {
+    segment.used -= std::min(segment.used, bytes);
+  });
+}
+
+void MemoryLedger::add(const format::Alloc& event) {
+  if (event.source != MemorySource::kFramework) {
+    drop_segment(event.address);
+    segments_[event.address] = {.bytes = event.bytes};
+  } else if (const auto [at, fresh] =
+                 blocks_.try_emplace(event.generation, Block{event.address, event.bytes});
+             fresh) {
+    take(at->second);
+  }
+}
+
+void MemoryLedger::remove(const format::Free& event) {
+  if (event.source == MemorySource::kFramework) {
+    const auto block = blocks_.find(event.generation);
+    if (block == blocks_.end()) return;  // allocated before the trace began
+    give_back(block->second);
+    blocks_.erase(block);
+  } else {
+    drop_segment(event.address);
+  }
+}
+
+void MemoryLedger::drop_segment(uint64_t address) {
+  const auto segment = segments_.find(address);
+  if (segment == segments_.end()) return;
+  if (segment->second.cached) cached_.set(cached_.now - segment->second.bytes);
+  inactive_.set(inactive_.now - inactive_of(segment->second));
+  segments_.erase(segment);
+}
 
 /// The moments of ONNX Runtime's inspector, in the order of a step.
 constexpr std::array kMoments = {"pre_forward", "post_forward", "pre_backward", "post_backward"};

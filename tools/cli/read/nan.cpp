@@ -208,18 +208,15 @@ Json report_json(const NanSearch& search, const std::optional<NanFound>& found,
   json["verdict"] = !search.birth()        ? Json()
                     : !owner.freed.empty() ? Json(owner.freed)
                                            : Json(verdict(search, *found, definitions));
-  Json& made_of = json["made_of"] = Json::array();
-  for (const Ingredient& one : search.ingredients()) {
-    made_of.push_back({{"slot", definitions.text(one.slot)},
-                       {"value", one.value ? seen_json(*one.value, definitions) : Json()}});
-  }
-  Json& before = json["before"] = Json::array();
-  for (const Seen& seen : search.frames()) before.push_back(seen_json(seen, definitions));
-  Json& warnings = json["warnings"] = Json::array();
-  for (const auto& [what, seen] : search.warnings()) {
-    warnings.push_back(
-        {{"text", warning_text(what, seen)}, {"value", seen_json(seen, definitions)}});
-  }
+  const auto json_of = [&](const Seen& seen) { return seen_json(seen, definitions); };
+  json["made_of"] = json_list(search.ingredients(), [&](const Ingredient& one) {
+    return Json{{"slot", definitions.text(one.slot)},
+                {"value", one.value ? seen_json(*one.value, definitions) : Json()}};
+  });
+  json["before"] = json_list(search.frames(), json_of);
+  json["warnings"] = json_list(search.warnings(), [&](const auto& one) {
+    return Json{{"text", warning_text(one.first, one.second)}, {"value", json_of(one.second)}};
+  });
   Json& former = json["former_owner"];
   if (owner.alloc) {
     former = {{"address", owner.alloc->address},

@@ -1,7 +1,6 @@
 #include "tools/cli/read/nan_origin.h"
 
 #include <map>
-#include <optional>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -40,12 +39,6 @@ std::string code_text(const std::string& scope, const std::string& op, const Fac
   return escape_text(inside.empty() ? text : text + " (" + inside + ')');
 }
 
-std::string command_of(const format::TraceMeta& meta) {
-  std::string line;
-  for (const std::string& word : meta.command_line) line += ' ' + quote_shell(word);
-  return line.empty() ? " COMMAND" : line;
-}
-
 }  // namespace
 
 NanOrigin origin_of(reader::TraceReader& trace, const Seen& birth, const NanFound& found,
@@ -70,9 +63,11 @@ NanOrigin origin_of(reader::TraceReader& trace, const Seen& birth, const NanFoun
   // path, so all operations are recorded.
   const std::string inside = known && phase != format::Phase::kLoss && !scope.empty() ? scope : "*";
   const bool recorded = trace.meta().fact("setting.CONVTRACE_OPS") == inside;
+  const std::vector<std::string>& words = trace.meta().command_line;
   if (computed && op.empty() && !recorded) {
     origin.next = "convtrace run --output ops.ctrace --ops " + quote_shell(inside) + " --steps " +
-                  std::to_string(birth.step) + " --" + command_of(trace.meta()) +
+                  std::to_string(birth.step) + " -- " +
+                  (words.empty() ? "COMMAND" : shell_line(words)) +
                   " && convtrace show --nan ops.ctrace";
   } else {
     origin.next = "convtrace check " + quote_shell(path) +

@@ -1,7 +1,5 @@
 #include "tools/cli/read/nan_search.h"
 
-#include <cmath>
-
 #include "tools/common/freed_memory.h"
 #include "tools/trace/model/not_finite.h"
 

@@ -1,7 +1,5 @@
 #include "tools/cli/read/nan_steps.h"
 
-#include <algorithm>
-
 namespace convtrace::tools {
 namespace {
 

@@ -104,14 +104,12 @@ Json optional_number(const std::optional<double>& value) {
 }
 
 std::string json_line(uint32_t number, const StepNorms& step) {
-  Json json{{"step", number}, {"losses", Json::array()}};
-  for (const double loss : step.losses) json["losses"].push_back(json_number(loss));
+  Json json{{"step", number}, {"losses", json_list(step.losses, json_number)}};
   json["loss_scale"] = optional_number(step.loss_scale);
   json["gradient_norm"] = step.local_norms.empty() ? Json() : json_number(step.gradient_norm());
   json["unclipped_norm"] = optional_number(step.unclipped_norm());
   json["clip_factor"] = optional_number(step.clip_factor());
-  json["clip_norms"] = Json::array();
-  for (const double norm : step.clip_norms) json["clip_norms"].push_back(json_number(norm));
+  json["clip_norms"] = json_list(step.clip_norms, json_number);
   json["local_norms"] = Json::object();
   for (const auto& [name, norm] : step.local_norms) json["local_norms"][name] = json_number(norm);
   return dump_json(json);

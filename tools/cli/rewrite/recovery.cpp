@@ -1,7 +1,6 @@
 #include "tools/cli/rewrite/recovery.h"
 
 #include <algorithm>
-#include <string>
 
 #include "format/file/trace_writer.h"
 #include "reader/chunk_stream.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <span>
-#include <vector>
 
 #include "format/settings/controls.h"
 #include "tools/cli/base/trace_input.h"

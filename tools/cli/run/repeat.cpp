@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 
 #include "tools/cli/base/commands.h"
 #include "tools/cli/base/output.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -79,11 +78,7 @@ int print_environment(const RunOptions& options) {
       output.line(name + '=' + quote_shell(value));
     }
   }
-  std::string command;
-  for (const std::string& word : options.command) {
-    command += (command.empty() ? "" : " ") + quote_shell(word);
-  }
-  output.line(command);
+  output.line(shell_line(options.command));
   return static_cast<int>(output.finish(ExitCode::kClean));
 }
 

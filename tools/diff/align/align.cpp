@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "tools/diff/align/reorder.h"
 #include "tools/diff/model/sequence_align.h"
-#include "tools/trace/model/record.h"
 
 namespace convtrace::diff {
 namespace {

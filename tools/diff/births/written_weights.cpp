@@ -1,8 +1,6 @@
 #include "tools/diff/births/written_weights.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "tools/diff/births/sources.h"

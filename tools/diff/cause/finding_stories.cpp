@@ -1,7 +1,5 @@
 #include "tools/diff/cause/finding_stories.h"
 
-#include <algorithm>
-
 #include "tools/common/escape.h"
 #include "tools/common/stories.h"
 #include "tools/common/symbols.h"

@@ -1,8 +1,6 @@
 #include "tools/diff/compare/compare.h"
 
 #include <algorithm>
-#include <cmath>
-#include <compare>
 #include <tuple>
 
 #include "tools/common/element.h"

@@ -1,5 +1,7 @@
 #include "tools/diff/expect/contract_report.h"
 
+#include <string>
+
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
 #include "tools/diff/report/report_parts.h"
@@ -60,13 +62,11 @@ void write_text(const ContractReport& report, Terminal terminal, std::ostream& o
 }
 
 Json json_of(const ContractReport& report) {
-  Json json{{"verdict", to_string(report.judged.kept())},
-            {"headline", headline_of(report)},
-            {"contract", report.contract.path},
-            {"clauses", Json::array()}};
-  for (const JudgedClause& one : report.judged.clauses) json["clauses"].push_back(clause_json(one));
-  json["diff"] = json_report(report.result);
-  return json;
+  return {{"verdict", to_string(report.judged.kept())},
+          {"headline", headline_of(report)},
+          {"contract", report.contract.path},
+          {"clauses", tools::json_list(report.judged.clauses, clause_json)},
+          {"diff", json_report(report.result)}};
 }
 
 report::Brief brief_of(const ContractReport& report) {

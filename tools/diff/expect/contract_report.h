@@ -5,7 +5,6 @@
 /// Source:   docs/expect.md.
 
 #include <ostream>
-#include <string>
 
 #include "tools/common/json.h"
 #include "tools/diff/expect/judged.h"

@@ -1,7 +1,6 @@
 #include "tools/diff/facts/facts.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -203,7 +202,7 @@ class FactDiff::Rank {
 
   /// Compares whether a module trains in evaluation mode, or is evaluated in training mode. Only
   /// for a module that has a setting for training alone, or whose owner's mode does not differ. The
-  /// observer records training of a whole model one step late (graded_calls.h).
+  /// observer records training of a whole model one step late (step_stream.cpp).
   void mode(const Key& key, const Known* a, const Known* b, uint32_t step) {
     const std::string &scope = key.first, &name = key.second;
     const auto kind = class_in_both(scope);

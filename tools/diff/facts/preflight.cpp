@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "reader/kind_set.h"
+#include "reader/trace_reader.h"
 #include "tools/common/escape.h"
 #include "tools/diff/model/step_offset.h"
 
@@ -15,15 +16,6 @@ namespace convtrace::diff {
 namespace {
 
 using Facts = std::map<std::string, std::string>;
-
-std::string command_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += ' ';
-    text += tools::quote_shell(word);
-  }
-  return text;
-}
 
 /// @return whether torch.compile compiled a part of the program: calls in its regions are facts. If
 /// they are not recorded (`--compiled off`), the package functorch shows it: the first compiled
@@ -41,7 +33,7 @@ Facts facts_of(const format::TraceMeta& meta) {
   facts["convtrace"] = meta.tool_version;
   facts["world size"] = std::to_string(meta.world_size);
   facts["host"] = meta.host;
-  facts["command line"] = command_text(meta.command_line);
+  facts["command line"] = tools::shell_line(meta.command_line);
   facts["compiled"] = is_compiled(meta) ? "yes" : "no";
   return facts;
 }
@@ -126,6 +118,29 @@ int weight(std::string_view name) {
   return name.starts_with("setting.") ? kCount + 1 : kCount;
 }
 
+/// @return the meshes and placements that the DTensors of a trace recorded: "mesh=(tp=2), at=(0,),
+/// placements=(Shard(dim=0),)" each. Reads only chunks with facts (`placement.NAME`, format/FORMAT.md
+/// section 6.6).
+std::set<std::string> layouts_of(const std::string& path) {
+  std::set<std::string> layouts;
+  auto reader = reader::TraceReader::open(path, reader::OpenPolicy::kIndexOrScan);
+  if (!reader.ok()) return layouts;
+  reader.value()->select([](const format::RecordHeader& chunk) {
+    const bool any = (chunk.flags & format::kFlagFacts) != 0;
+    return any ? reader::kKindSet<format::Fact> : reader::kNoKinds;
+  });
+  while (const format::Event* event = reader.value()->next()) {
+    const auto* fact = std::get_if<format::Fact>(event);
+    if (fact == nullptr) continue;
+    const std::string_view name = reader.value()->definitions().text(fact->name);
+    if (!name.starts_with("placement.")) continue;
+    const std::string_view text = fact->value;
+    const size_t from = text.find("mesh="), to = text.find(", local=");
+    if (from < to && to != std::string_view::npos) layouts.emplace(text.substr(from, to - from));
+  }
+  return layouts;
+}
+
 }  // namespace
 
 RunCommand command_of(const format::TraceMeta& meta) {
@@ -172,6 +187,10 @@ std::vector<PreflightEntry> compare_meta(const format::TraceMeta& base,
 
 void add_entry(std::vector<PreflightEntry>& entries, PreflightEntry entry) {
   if (std::ranges::find(entries, entry) == entries.end()) entries.push_back(std::move(entry));
+}
+
+bool placed_unlike(const std::string& base, const std::string& cand) {
+  return layouts_of(base) != layouts_of(cand);
 }
 
 }  // namespace convtrace::diff

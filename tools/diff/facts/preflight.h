@@ -45,4 +45,8 @@ struct RunCommand {
 /// Adds an entry that is not among them yet.
 void add_entry(std::vector<PreflightEntry>& entries, PreflightEntry entry);
 
+/// @return whether a tensor of one run is divided among ranks as no tensor of the other is: another
+/// mesh, or other placements. Traces that cannot be read have none. @param base, @param cand  paths.
+[[nodiscard]] bool placed_unlike(const std::string& base, const std::string& cand);
+
 }  // namespace convtrace::diff

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

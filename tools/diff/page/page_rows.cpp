@@ -40,11 +40,7 @@ uint32_t PageRows::Texts::number(const std::string& text) {
   return known->second;
 }
 
-Json PageRows::Texts::json() const {
-  Json list = Json::array();
-  for (const std::string& text : texts_) list.push_back(tools::escape_text(text));
-  return list;
-}
+Json PageRows::Texts::json() const { return tools::json_list(texts_, tools::escape_text); }
 
 uint32_t PageRows::tensor_of(const RecordReport& record, uint32_t scope, const SideReport& side) {
   const Tensor key = {record.rank,
@@ -109,8 +105,7 @@ Json PageRows::json() const {
   std::iota(ranked.begin(), ranked.end(), 0);
   std::ranges::sort(ranked, {}, [this](uint32_t scope) { return order_[scope]; });
   json["order"] = ranked;
-  json["steps"] = Json::array();
-  for (const uint32_t step : steps_) json["steps"].push_back(tools::step_json(step));
+  json["steps"] = tools::json_list(steps_, tools::step_json);
   for (size_t i = 0; i < kClassCount; ++i) {
     json["classes"].push_back(to_string(static_cast<Class>(i)));
   }

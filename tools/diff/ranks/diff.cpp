@@ -9,17 +9,14 @@
 #include "tools/common/complaints.h"
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
-#include "tools/diff/facts/layouts.h"
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/joined.h"
 #include "tools/diff/read/equal_steps.h"
-#include "tools/diff/read/repetition.h"
 #include "tools/diff/verdict/coverage.h"
 #include "tools/diff/verdict/exactness.h"
 #include "tools/diff/verdict/first_weights.h"
 #include "tools/diff/verdict/snapshot_pairs.h"
 #include "tools/diff/whole/whole_runs.h"
-#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 namespace {
@@ -71,7 +68,8 @@ bool has_all_ranks(const TraceSet& set) {
 
 class Diff {
  public:
-  explicit Diff(const DiffInputs& inputs, RowSink* rows) : inputs_(inputs), rows_(rows) {}
+  Diff(const DiffInputs& inputs, RowSink* rows, Runs& runs)
+      : inputs_(inputs), rows_(rows), base_(runs.base), cand_(runs.cand) {}
 
   [[nodiscard]] bool run(DiffResult& result, std::string& error) {
     if (!open(error)) return false;
@@ -379,15 +377,17 @@ class Diff {
   uint64_t done_ = 0, total_ = 0;  ///< records
   format::Definitions names_;
   LaunchKeys launches_;
-  TraceSet base_, cand_;
+  TraceSet &base_, &cand_;
   std::vector<TraceSet> noise_;
   bool many_ranks_ = false;
 };
 
 }  // namespace
 
-bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result, std::string& error) {
-  return Diff(inputs, rows).run(result, error);
+bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result, std::string& error,
+              Runs* runs) {
+  Runs own;
+  return Diff(inputs, rows, runs != nullptr ? *runs : own).run(result, error);
 }
 
 }  // namespace convtrace::diff

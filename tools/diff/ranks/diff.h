@@ -11,6 +11,7 @@
 #include "format/settings/step_set.h"
 #include "tools/diff/verdict/rank_diff.h"
 #include "tools/diff/verdict/result.h"
+#include "tools/trace/read/trace_set.h"
 
 namespace convtrace::diff {
 
@@ -32,10 +33,16 @@ struct DiffInputs {
 /// different programs and not comparable.
 inline constexpr double kLeastAligned = 0.5;
 
+/// The traces of the two runs of a comparison.
+struct Runs {
+  TraceSet base, cand;
+};
+
 /// @param rows may be null.
+/// @param runs  gets the traces that were compared; may be null.
 /// @param error one line, escaped.
 /// @return false if an input cannot be read: `error` names it, with the reason.
 [[nodiscard]] bool run_diff(const DiffInputs& inputs, RowSink* rows, DiffResult& result,
-                            std::string& error);
+                            std::string& error, Runs* runs = nullptr);
 
 }  // namespace convtrace::diff

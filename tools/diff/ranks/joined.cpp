@@ -1,7 +1,6 @@
 #include "tools/diff/ranks/joined.h"
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 
 #include "tools/common/complaints.h"
@@ -11,7 +10,6 @@
 #include "tools/diff/facts/preflight.h"
 #include "tools/diff/ranks/diff.h"
 #include "tools/diff/verdict/other_forms.h"
-#include "tools/diff/verdict/result.h"
 
 namespace convtrace::diff {
 namespace {

@@ -1,6 +1,8 @@
 #include "tools/diff/read/equal_steps.h"
 
 #include <algorithm>
+#include <string>
+#include <variant>
 
 #include "reader/step_sums.h"
 
@@ -31,6 +33,27 @@ bool same_keys(const StepSums& a, const StepSums& b) {
 bool any_of(const std::vector<uint32_t>& steps, const format::RecordHeader& chunk) {
   const auto first = std::ranges::lower_bound(steps, chunk.step_begin);
   return first != steps.end() && *first <= chunk.step_end;
+}
+
+/// Sums of the values only, of these steps and of other steps in the same chunks.
+std::vector<StepSums> value_sums(reader::TraceReader& trace, const std::vector<uint32_t>& steps) {
+  // Chunks do not tell whether they contain values without a known step.
+  const bool all = steps.back() == format::kNoStep;
+  trace.select([&steps, all](const format::RecordHeader& chunk) {
+    const auto first = std::ranges::lower_bound(steps, chunk.step_begin);
+    const bool any = all || (first != steps.end() && *first <= chunk.step_end);
+    return any ? reader::kKindSet<format::TensorStats> : reader::kNoKinds;
+  });
+  format::StepSummer summer(trace.definitions());
+  while (const format::Event* event = trace.next()) {
+    if (const auto* value = std::get_if<format::TensorStats>(event)) summer.add(*value);
+  }
+  return summer.sums();
+}
+
+/// The first step that may be incomplete: the last step of a trace that was not closed.
+uint32_t whole_before(const reader::TraceReader& trace, const std::vector<StepSums>& sums) {
+  return trace.state() == reader::TraceState::kComplete ? format::kNoStep : sums.back().step;
 }
 
 }  // namespace
@@ -104,6 +127,36 @@ KindSet EqualSteps::wanted(const format::RecordHeader& chunk, Side side) const {
   const bool values = any_of(with_values_[static_cast<size_t>(side)], chunk);
   const bool launches = any_of(with_launches_, chunk);
   return (notes ? kNotes : 0) | (values ? kValues : 0) | (launches ? kLaunches : 0);
+}
+
+std::optional<bool> repeats(const std::string& run, const std::string& repetition) {
+  const auto base = reader::TraceReader::open(run), other = reader::TraceReader::open(repetition);
+  if (!base.ok() || !other.ok()) return std::nullopt;
+  const auto ours = reader::load_step_sums(base.value()->container());
+  const auto theirs = reader::load_step_sums(other.value()->container());
+  if (ours.empty() || theirs.empty()) return std::nullopt;
+  bool known = true;
+  std::vector<uint32_t> unlike;
+  for (const StepSums& step : ours) {
+    const StepSums* found = find_step(theirs, step.step);
+    known &= found != nullptr;
+    if (found != nullptr && *found != step) unlike.push_back(step.step);
+  }
+  if (!unlike.empty()) {
+    const auto values = value_sums(*base.value(), unlike),
+               again = value_sums(*other.value(), unlike);
+    const uint32_t whole =
+        std::min(whole_before(*base.value(), ours), whole_before(*other.value(), theirs));
+    for (const uint32_t step : unlike) {
+      const StepSums *a = find_step(values, step), *b = find_step(again, step);
+      if (a == b || (a != nullptr && b != nullptr && *a == *b)) continue;
+      if (step < whole || whole == format::kNoStep) return false;
+      known = false;
+    }
+  }
+  for (const auto* trace : {&base, &other})
+    known &= trace->value()->state() != reader::TraceState::kDamaged;
+  return known ? std::optional(true) : std::nullopt;
 }
 
 }  // namespace convtrace::diff

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "format/file/columns/step_sums.h"
@@ -59,5 +60,13 @@ class EqualSteps {
   std::vector<uint32_t> with_launches_;
   std::array<std::vector<uint32_t>, 2> with_values_;  ///< by Side
 };
+
+/// Tests whether a repetition of a run has the same bits. Only values count: facts differ between runs
+/// that repeat, since a random generator that is neither seeded nor used has another state in each.
+/// Steps with equal sums are not read, of other steps only the values.
+/// @param run, repetition  paths of traces.
+/// @return true if all values of all steps have equal bits in the repetition, false if some have
+/// not; nullopt if it is not known, because steps are missing, damaged or cut.
+[[nodiscard]] std::optional<bool> repeats(const std::string& run, const std::string& repetition);
 
 }  // namespace convtrace::diff

@@ -9,7 +9,6 @@
 /// Threads:  not thread-safe.
 /// Memory:   three steps; findings up to kMaxFindings.
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>

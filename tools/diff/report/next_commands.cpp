@@ -156,9 +156,7 @@ std::string words_text(const RunCommand& run, const RunCommand& other) {
   const bool other_python = run.executable != other.executable && !run.executable.empty();
   if (!words.empty() && other_python && words[0].find('/') == std::string::npos)
     words[0] = run.executable;
-  std::string text;
-  for (const std::string& word : words) text += ' ' + tools::quote_shell(word);
-  return words.empty() ? " COMMAND" : text;
+  return words.empty() ? "COMMAND" : tools::shell_line(words);
 }
 
 /// A command that starts a program, with what the user's shell may lack: the directory, if it is
@@ -173,7 +171,7 @@ std::string start_line(const RunCommand& run, const RunCommand& other, const std
   line += files_check(run, other) + variables;
   if (!run.python_path.empty() || !other.python_path.empty())
     line += "PYTHONPATH=" + tools::quote_shell(run.python_path) + ' ';
-  line += convtrace(std::string(elsewhere ? "\"$OLDPWD\"/" : "")) + " --" + words_text(run, other);
+  line += convtrace(std::string(elsewhere ? "\"$OLDPWD\"/" : "")) + " -- " + words_text(run, other);
   return elsewhere ? line + ')' : line;
 }
 

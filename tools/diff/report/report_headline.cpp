@@ -1,5 +1,4 @@
 #include <string>
-#include <vector>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"

@@ -13,6 +13,7 @@ namespace convtrace::diff {
 namespace {
 
 using tools::Json;
+using tools::json_list;
 using tools::step_json;
 using tools::text_or_null;
 
@@ -47,19 +48,8 @@ Json elements_json(const ElementReport& e) {
   return json;
 }
 
-/// @return the place of a value or a finding.
-Json json_of_place(const auto& place) {
-  return {{"rank", place.rank},
-          {"step", step_json(place.step)},
-          {"phase", to_string(place.phase)},
-          {"scope", place.scope},
-          {"call", place.call},
-          {"slot", place.slot},
-          {"op", text_or_null(place.op)}};
-}
-
 Json record_json(const RecordReport& record, const Comparison& numbers) {
-  Json json = json_of_place(record);
+  Json json = place_json(record);
   json["kernel"] = text_or_null(record.kernel);
   json["class"] = to_string(record.comparison.verdict);
   json["base"] = side_json(record.base);
@@ -79,9 +69,11 @@ Json record_json(const RecordReport& record, const Comparison& numbers) {
   return json;
 }
 
+Json value_json(const RecordReport& record) { return record_json(record, record.comparison); }
+
 Json one_sided_json(const OneSided& one_sided) {
   if (one_sided.count == 0) return {};
-  Json json = json_of_place(one_sided.first);
+  Json json = place_json(one_sided.first);
   json["count"] = one_sided.count;
   json["in"] = one_sided.in_cand ? "cand" : "base";
   return json;
@@ -89,16 +81,15 @@ Json one_sided_json(const OneSided& one_sided) {
 
 Json region_json(const RegionPlace& region) {
   if (region.calls.empty()) return {};
-  Json calls = Json::array();
-  for (const RegionCall& call : region.calls) {
-    calls.push_back({{"scope", call.scope},
-                     {"op", call.op},
-                     {"kernel", text_or_null(call.kernel)},
-                     {"dropped_write", call.unchanged}});
-  }
+  const auto call_json = [](const RegionCall& call) {
+    return Json{{"scope", call.scope},
+                {"op", call.op},
+                {"kernel", text_or_null(call.kernel)},
+                {"dropped_write", call.unchanged}};
+  };
   return {{"name", text_or_null(region.name)},
           {"border_equal", region.border_equal},
-          {"calls", std::move(calls)}};
+          {"calls", json_list(region.calls, call_json)}};
 }
 
 /// For changed-between, whose own values agree, the numbers are those of the first affected record
@@ -138,16 +129,15 @@ Json root_json(const std::optional<RootReport>& root) {
   }
   json["region"] = region_json(root->region);
   json["made_by"] = root->made_by ? made_by_json(*root->made_by) : Json();
-  json["gradients"] = Json::array();
-  for (const RecordReport& gradient : root->gradients) {
-    json["gradients"].push_back({{"scope", gradient.scope},
-                                 {"slot", gradient.slot},
-                                 {"class", to_string(gradient.comparison.verdict)},
-                                 {"z", number_or_null(gradient.comparison.z)},
-                                 {"norm",
-                                  {{"base", tools::json_number(gradient.base.stats.l2)},
-                                   {"cand", tools::json_number(gradient.cand.stats.l2)}}}});
-  }
+  json["gradients"] = json_list(root->gradients, [](const RecordReport& gradient) {
+    return Json{{"scope", gradient.scope},
+                {"slot", gradient.slot},
+                {"class", to_string(gradient.comparison.verdict)},
+                {"z", number_or_null(gradient.comparison.z)},
+                {"norm",
+                 {{"base", tools::json_number(gradient.base.stats.l2)},
+                  {"cand", tools::json_number(gradient.cand.stats.l2)}}}};
+  });
   json["between"] = Json();
   if (root->came_in) {
     const auto place = [](const RecordReport& record) {
@@ -160,14 +150,14 @@ Json root_json(const std::optional<RootReport>& root) {
   if (!root->buffers.empty()) json["buffers"] = root->buffers;
   if (root->consumer) {
     json["changed_in"] = root->changed_in_cand ? "cand" : "base";
-    json["consumer"] = record_json(*root->consumer, root->consumer->comparison);
-    json["effect"] = root->effect ? record_json(*root->effect, root->effect->comparison) : Json();
+    json["consumer"] = value_json(*root->consumer);
+    json["effect"] = root->effect ? value_json(*root->effect) : Json();
   }
   return json;
 }
 
 Json finding_json(const FindingReport& finding) {
-  Json json = json_of_place(finding);
+  Json json = place_json(finding);
   json["kind"] = to_string(finding.kind);
   json["level"] = to_string(finding.level);
   json["kernel"] = text_or_null(finding.kernel);
@@ -181,12 +171,6 @@ Json finding_json(const FindingReport& finding) {
   json["suppressed"] = finding.suppressed;
   json["story"] = finding.story;
   return json;
-}
-
-Json findings_json(const Findings& findings) {
-  Json list = Json::array();
-  for (const FindingReport& finding : findings.list) list.push_back(finding_json(finding));
-  return list;
 }
 
 Json summary_json(const StepSummary& s) {
@@ -209,68 +193,59 @@ Json summary_json(const StepSummary& s) {
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 
-/// @return the result of each rank by itself. Whether the runs can be compared is decided for all
+/// @return the result of a rank by itself. Whether the runs can be compared is decided for all
 /// ranks together.
-Json ranks_json(const std::vector<RankReport>& ranks) {
-  Json list = Json::array();
-  for (const RankReport& rank : ranks) {
-    Json root;
-    if (rank.root) {
-      const RecordReport& record = rank.root->record;
-      root = json_of_place(record);
-      root.erase("rank");
-      root["kernel"] = text_or_null(record.kernel);
-      root["class"] = to_string(record.comparison.verdict);
-    }
-    list.push_back({{"rank", rank.rank},
-                    {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
-                    {"values", rank.values},
-                    {"root", root},
-                    {"received", rank.received}});
+Json rank_json(const RankReport& rank) {
+  Json root;
+  if (rank.root) {
+    const RecordReport& record = rank.root->record;
+    root = place_json(record);
+    root.erase("rank");
+    root["kernel"] = text_or_null(record.kernel);
+    root["class"] = to_string(record.comparison.verdict);
   }
-  return list;
+  return {{"rank", rank.rank},
+          {"verdict", to_string(rank.root ? Verdict::kDiverged : Verdict::kSame)},
+          {"values", rank.values},
+          {"root", root},
+          {"received", rank.received}};
 }
 
 Json carried_json(const Carried& carried) {
   if (!carried.first) return {};
   return {{"count", carried.count},
           {"largest", tools::json_number(carried.largest)},
-          {"first", json_of_place(*carried.first)}};
+          {"first", place_json(*carried.first)}};
 }
 
-Json one_sided_json(const std::vector<OneSidedGroup>& groups) {
-  Json list = Json::array();
-  for (const OneSidedGroup& group : groups) {
-    list.push_back({{"in", group.in_cand ? "cand" : "base"},
-                    {"rank", group.rank},
-                    {"phase", to_string(group.phase)},
-                    {"scope", group.scope},
-                    {"op", text_or_null(group.op)},
-                    {"kernel", text_or_null(group.kernel)},
-                    {"slot", group.slot},
-                    {"values", group.values},
-                    {"first_step", step_json(group.first_step)}});
-  }
-  return list;
+Json group_json(const OneSidedGroup& group) {
+  return {{"in", group.in_cand ? "cand" : "base"},
+          {"rank", group.rank},
+          {"phase", to_string(group.phase)},
+          {"scope", group.scope},
+          {"op", text_or_null(group.op)},
+          {"kernel", text_or_null(group.kernel)},
+          {"slot", group.slot},
+          {"values", group.values},
+          {"first_step", step_json(group.first_step)}};
 }
 
 Json layouts_json(const std::optional<Wholes>& wholes) {
   if (!wholes) return {};
-  Json apart = Json::array();
-  for (const ApartValue& value : wholes->apart.list) {
-    apart.push_back({{"phase", to_string(value.phase)},
-                     {"scope", value.scope},
-                     {"op", text_or_null(value.op)},
-                     {"slot", value.slot},
-                     {"values", value.values},
-                     {"first_step", step_json(value.first_step)},
-                     {"why", value.why}});
-  }
+  const auto apart_json = [](const ApartValue& value) {
+    return Json{{"phase", to_string(value.phase)},
+                {"scope", value.scope},
+                {"op", text_or_null(value.op)},
+                {"slot", value.slot},
+                {"values", value.values},
+                {"first_step", step_json(value.first_step)},
+                {"why", value.why}};
+  };
   return {{"base_ranks", wholes->base_ranks},
           {"cand_ranks", wholes->cand_ranks},
           {"values_summed", wholes->summed},
           {"values_not_compared", wholes->apart.values},
-          {"not_compared", std::move(apart)}};
+          {"not_compared", json_list(wholes->apart.list, apart_json)}};
 }
 
 /// About the compared values; null if they diverge, or if there are none.
@@ -279,43 +254,31 @@ Json agreement_json(const DiffResult& result) {
   return is_identical(result) ? "identical" : "rounding";
 }
 
-Json renamed_json(const std::vector<RenamedModule>& modules) {
-  Json list = Json::array();
-  for (const RenamedModule& module : modules) {
-    list.push_back({{"base", module.base},
-                    {"cand", module.cand},
-                    {"confidence", tools::json_number(module.confidence)}});
-  }
-  return list;
+Json renamed_json(const RenamedModule& module) {
+  return {{"base", module.base},
+          {"cand", module.cand},
+          {"confidence", tools::json_number(module.confidence)}};
 }
 
-Json preflight_json(const std::vector<PreflightEntry>& entries) {
-  Json list = Json::array();
-  for (const PreflightEntry& entry : entries) {
-    list.push_back({{"name", entry.name},
-                    {"base", entry.base ? Json(*entry.base) : Json()},
-                    {"cand", entry.cand ? Json(*entry.cand) : Json()},
-                    {"meaning", text_or_null(std::string(meaning_of(entry).text))}});
-  }
-  return list;
+Json preflight_json(const PreflightEntry& entry) {
+  return {{"name", entry.name},
+          {"base", entry.base ? Json(*entry.base) : Json()},
+          {"cand", entry.cand ? Json(*entry.cand) : Json()},
+          {"meaning", text_or_null(std::string(meaning_of(entry).text))}};
 }
 
-Json facts_json(const std::vector<FactDifference>& facts) {
-  Json list = Json::array();
-  for (const FactDifference& fact : facts) {
-    list.push_back({{"kind", to_string(fact.kind)},
-                    {"name", fact.name},
-                    {"base", fact.base ? Json(*fact.base) : Json()},
-                    {"cand", fact.cand ? Json(*fact.cand) : Json()},
-                    {"rank", fact.rank},
-                    {"step", fact.step},
-                    {"scope", fact.scope},
-                    {"first", fact.first},
-                    {"module_class", text_or_null(fact.module_class)},
-                    {"modules", fact.modules},
-                    {"configuration", fact.configuration}});
-  }
-  return list;
+Json fact_json(const FactDifference& fact) {
+  return {{"kind", to_string(fact.kind)},
+          {"name", fact.name},
+          {"base", fact.base ? Json(*fact.base) : Json()},
+          {"cand", fact.cand ? Json(*fact.cand) : Json()},
+          {"rank", fact.rank},
+          {"step", fact.step},
+          {"scope", fact.scope},
+          {"first", fact.first},
+          {"module_class", text_or_null(fact.module_class)},
+          {"modules", fact.modules},
+          {"configuration", fact.configuration}};
 }
 
 /// @return the probable cause of the divergence: a finding with all its details, or a rule's text.
@@ -364,13 +327,7 @@ const FindingReport* first_error(const DiffResult& result) {
 
 }  // namespace
 
-Json place_json(const RecordReport& record) { return json_of_place(record); }
-
-Json per_step_json(const DiffResult& result) {
-  Json list = Json::array();
-  for (const StepSummary& summary : result.summaries) list.push_back(summary_json(summary));
-  return list;
-}
+Json per_step_json(const DiffResult& result) { return json_list(result.summaries, summary_json); }
 
 report::Brief brief_of(const DiffResult& result) {
   report::Brief brief{.verdict = std::string(to_string(result.verdict)),
@@ -384,7 +341,7 @@ report::Brief brief_of(const DiffResult& result) {
   }
   if (result.root) {
     const RootReport& root = *result.root;
-    brief.place = json_of_place(root.record);
+    brief.place = place_json(root.record);
     brief.place["kernel"] = text_or_null(root.record.kernel);
     if (root.has_values()) {
       append(brief.evidence,
@@ -395,7 +352,7 @@ report::Brief brief_of(const DiffResult& result) {
     }
   } else if (const FindingReport* const found = first_error(result);
              found != nullptr && result.verdict == Verdict::kFindings) {
-    brief.place = json_of_place(*found);
+    brief.place = place_json(*found);
     append(brief.evidence, {found->message});
   }
   if (has_next(result)) brief.next = next_commands(result);
@@ -422,11 +379,11 @@ Json json_report(const DiffResult& result) {
     json["counts"][std::string(to_string(static_cast<Class>(i)))] = result.counts[i];
   }
   json["compared"] = {{"values", result.values}, {"launches", result.launches}};
-  json["preflight"] = preflight_json(result.preflight);
-  json["facts"] = facts_json(result.facts);
-  json["renamed"] = renamed_json(result.renamed);
-  json["findings"] = {{"base", findings_json(result.base_findings)},
-                      {"cand", findings_json(result.cand_findings)}};
+  json["preflight"] = json_list(result.preflight, preflight_json);
+  json["facts"] = json_list(result.facts, fact_json);
+  json["renamed"] = json_list(result.renamed, renamed_json);
+  json["findings"] = {{"base", json_list(result.base_findings.list, finding_json)},
+                      {"cand", json_list(result.cand_findings.list, finding_json)}};
   json["incomplete"] = !result.incomplete.empty();
   json["incomplete_why"] = result.incomplete;
   json["steps"] = result.steps;
@@ -434,46 +391,39 @@ Json json_report(const DiffResult& result) {
                          {"why", text_or_null(result.step_offset.why)}};
   json["why_not_comparable"] = text_or_null(result.why_not_comparable);
   json["phase"] = text_or_null(phase_text(result));
-  json["ranks"] = ranks_json(result.ranks);
-  json["replicas"] = Json::array();
-  for (const ReplicaParting& parting : result.replicas) {
-    json["replicas"].push_back({{"run", parting.in_cand ? "cand" : "base"},
-                                {"rank", parting.rank},
-                                {"other", parting.other},
-                                {"step", parting.step},
-                                {"in_gradients", parting.in_gradients}});
-  }
+  json["ranks"] = json_list(result.ranks, rank_json);
+  json["replicas"] = json_list(result.replicas, [](const ReplicaParting& parting) {
+    return Json{{"run", parting.in_cand ? "cand" : "base"},
+                {"rank", parting.rank},
+                {"other", parting.other},
+                {"step", parting.step},
+                {"in_gradients", parting.in_gradients}};
+  });
   json["ranks_by_sums"] = result.by_sums;
-  json["alias_patterns"] = Json::array();
-  for (const AliasDifference& one : result.alias_patterns) {
-    json["alias_patterns"].push_back({{"kind", "alias-pattern-differs"},
-                                      {"run", one.in_cand ? "cand" : "base"},
-                                      {"rank", one.rank},
-                                      {"step", one.step},
-                                      {"phase", to_string(one.phase)},
-                                      {"scope", one.scope},
-                                      {"op", text_or_null(one.op)},
-                                      {"kernel", text_or_null(one.kernel)},
-                                      {"slot", one.slot},
-                                      {"other", one.other}});
-  }
-  json["births"] = Json::array();
-  for (const RecordReport& birth : result.births) {
-    json["births"].push_back(record_json(birth, birth.comparison));
-  }
-  json["one_sided"] = one_sided_json(result.one_sided);
+  json["alias_patterns"] = json_list(result.alias_patterns, [](const AliasDifference& one) {
+    return Json{{"kind", "alias-pattern-differs"},
+                {"run", one.in_cand ? "cand" : "base"},
+                {"rank", one.rank},
+                {"step", one.step},
+                {"phase", to_string(one.phase)},
+                {"scope", one.scope},
+                {"op", text_or_null(one.op)},
+                {"kernel", text_or_null(one.kernel)},
+                {"slot", one.slot},
+                {"other", one.other}};
+  });
+  json["births"] = json_list(result.births, value_json);
+  json["one_sided"] = json_list(result.one_sided, group_json);
   json["layouts"] = layouts_json(result.wholes);
   json["other_forms"] = Json::array();
   for (const OtherForm& form : result.other_forms) {
-    json["other_forms"].push_back(record_json(form.first, form.first.comparison));
+    json["other_forms"].push_back(value_json(form.first));
     json["other_forms"].back()["values"] = form.values;
   }
   json["ignored"] = result.waived;
-  json["not_read"] = Json::array();
-  for (const Unread& unread : result.unread) {
-    json["not_read"].push_back(
-        {{"reason", to_string(unread.reason)}, {"base", unread.base}, {"cand", unread.cand}});
-  }
+  json["not_read"] = json_list(result.unread, [](const Unread& unread) {
+    return Json{{"reason", to_string(unread.reason)}, {"base", unread.base}, {"cand", unread.cand}};
+  });
   json["rounding_grown"] = carried_json(result.carried);
   json["per_step"] = per_step_json(result);
   json["next"] = has_next(result) ? Json(next_commands(result)) : Json::array();

@@ -1,8 +1,5 @@
 // The numbers of report_parts.h: both runs' records of a value, side by side.
 
-#include <algorithm>
-#include <cmath>
-
 #include "tools/common/element.h"
 #include "tools/common/json.h"
 #include "tools/common/text.h"

@@ -24,21 +24,17 @@ constexpr uint32_t kStepsAround = 2;
 constexpr size_t kNameWidth = 10, kValueWidth = 26, kMaxValueWidth = 40;
 constexpr size_t kLabelWidth = 14;
 
-class TextReport {
+class Text : public TextReport {
  public:
-  TextReport(const DiffResult& result, Terminal terminal, std::ostream& out)
-      : result_(result), terminal_(terminal), out_(out) {}
+  Text(const DiffResult& result, Terminal terminal, std::ostream& out)
+      : TextReport(terminal, out), result_(result) {}
 
   void write() {
     preflight();
     const bool good = result_.verdict == Verdict::kSame;
     const bool open =
         result_.verdict == Verdict::kIncomplete || result_.verdict == Verdict::kCannotTell;
-    out_ << paint(good   ? "32;1"
-                  : open ? "33;1"
-                         : "31;1",
-                  wrapped(headline(result_), terminal_.columns, 0, 2))
-         << "\n";
+    headline(good ? "32;1" : open ? "33;1" : "31;1", diff::headline(result_));
     line("cause  ", cause_text(result_), "1");
     for (const std::string& text : advice(result_)) line("  ", text);
     const char* label = "rounding    ";
@@ -66,10 +62,6 @@ class TextReport {
   }
 
  private:
-  std::string paint(const char* code, const std::string& text) const {
-    return painted(terminal_, code, text);
-  }
-
   std::string title(const std::string& text) const { return paint("1", text); }
 
   /// A label with its text, as one paragraph; nothing if the text is empty.
@@ -288,14 +280,12 @@ class TextReport {
   }
 
   const DiffResult& result_;
-  Terminal terminal_;
-  std::ostream& out_;
 };
 
 }  // namespace
 
 void write_text_report(const DiffResult& result, Terminal terminal, std::ostream& out) {
-  TextReport(result, terminal, out).write();
+  Text(result, terminal, out).write();
 }
 
 }  // namespace convtrace::diff

@@ -24,8 +24,16 @@ void write_text_report(const DiffResult& result, Terminal terminal, std::ostream
 [[nodiscard]] tools::Json json_report(const DiffResult& result);
 
 [[nodiscard]] report::Brief brief_of(const DiffResult& result);
-/// The place of a value, without numbers.
-[[nodiscard]] tools::Json place_json(const RecordReport& record);
+/// The place of a value (RecordReport) or of a finding (FindingReport).
+[[nodiscard]] tools::Json place_json(const auto& place) {
+  return {{"rank", place.rank},
+          {"step", tools::step_json(place.step)},
+          {"phase", to_string(place.phase)},
+          {"scope", place.scope},
+          {"call", place.call},
+          {"slot", place.slot},
+          {"op", tools::text_or_null(place.op)}};
+}
 
 /// JUnit XML, one case per rank and one for the findings.
 void write_junit_report(const DiffResult& result, std::ostream& out);

@@ -1,7 +1,6 @@
 #include "tools/diff/shown/moved_data.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "format/model/dtype.h"
 #include "tools/common/element.h"

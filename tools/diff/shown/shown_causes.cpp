@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <span>
 #include <utility>
 
 #include "tools/common/element.h"

@@ -1,9 +1,13 @@
 #include "tools/diff/verdict/coverage.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "format/model/loss_class.h"
+#include "tools/common/complaints.h"
 #include "tools/common/text.h"
 #include "tools/diff/facts/preflight.h"
 

@@ -6,13 +6,8 @@
 /// Threads:  one owner thread.
 /// Source:   docs/comparison.md "Verdict".
 
-#include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 
-#include "tools/common/complaints.h"
 #include "tools/diff/read/step_stream.h"
 #include "tools/diff/verdict/rank_part.h"
 #include "tools/diff/verdict/result.h"

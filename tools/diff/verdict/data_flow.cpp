@@ -1,7 +1,6 @@
 #include "tools/diff/verdict/data_flow.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace convtrace::diff {
 namespace {

@@ -7,7 +7,6 @@
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "Verdict".
 
-#include <cstdint>
 #include <optional>
 
 #include "tools/diff/births/last_weights.h"

@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <set>
-#include <span>
 #include <tuple>
-#include <unordered_set>
 
-#include "tools/common/text.h"
 #include "tools/diff/births/births.h"
 #include "tools/diff/births/updates.h"
 #include "tools/diff/compare/factor.h"
 #include "tools/diff/verdict/data_flow.h"
 #include "tools/diff/verdict/root_region.h"
-#include "tools/diff/verdict/step_pair.h"
 
 namespace convtrace::diff {
 namespace {

@@ -6,10 +6,8 @@
 /// Threads:  pure function.
 /// Source:   docs/comparison.md "Verdict".
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "tools/diff/align/lineage.h"
 #include "tools/diff/compare/compare.h"

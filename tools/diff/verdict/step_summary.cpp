@@ -1,7 +1,5 @@
 #include "tools/diff/verdict/step_summary.h"
 
-#include <algorithm>
-
 #include "tools/common/text.h"
 
 namespace convtrace::diff {

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <numeric>
-#include <optional>
+#include <string>
 #include <utility>
 
 #include "tools/common/element.h"
 #include "tools/common/text.h"
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/model/scope_map.h"
-#include "tools/diff/whole/held.h"
 #include "tools/trace/model/hash_mix.h"
 #include "tools/trace/model/pieces.h"
 

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

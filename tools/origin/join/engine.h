@@ -13,7 +13,6 @@
 /// Threads:  one.
 /// Memory:   8 bytes a call beside the queues.
 
-#include <memory>
 #include <queue>
 #include <span>
 #include <unordered_map>

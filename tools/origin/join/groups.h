@@ -5,7 +5,6 @@
 /// Threads:  one.
 
 #include <cstdint>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "tools/common/text.h"
 #include "tools/origin/model/rank_text.h"

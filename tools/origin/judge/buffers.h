@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
-#include <vector>
 
 #include "tools/origin/judge/told.h"
 

@@ -1,7 +1,6 @@
 #include "tools/origin/judge/trial.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "tools/common/text.h"
 #include "tools/origin/model/rank_text.h"

@@ -5,7 +5,6 @@
 ///
 /// Threads:  one.
 
-#include <memory>
 #include <set>
 #include <vector>
 

@@ -113,13 +113,8 @@ void write_matrix(const OriginResult& result, diff::Markup& out) {
 }
 
 void write_origin(const Origin& origin, diff::Markup& out) {
-  out << "<section>\n<h3 class=\"warning\">" << to_string(origin.kind) << "</h3>\n<p><code>"
-      << quote_markup(place_of(origin)) << "</code></p>\n";
-  out.paragraph("<b>" + escape_markup(origin.text) + "</b>" +
-                (origin.times > 1 ? " (" + tools::count_text(origin.times) + " times)" : ""));
-  out << "<ul>\n";
-  for (const std::string& line : origin.evidence) out.item(escape_markup(line));
-  out << "</ul>\n";
+  out.begin_found("warning", std::string(to_string(origin.kind)), quote_markup(place_of(origin)),
+                  origin.text, origin.times, origin.evidence);
   if (const std::string text = received_text(origin); !text.empty())
     out.paragraph("Received " + quote_markup(text) + ".");
   out.paragraph("Next: " + escape_markup(origin.next));
@@ -131,13 +126,8 @@ void write_origin(const Origin& origin, diff::Markup& out) {
 void write_html(const OriginResult& result, std::ostream& stream) {
   diff::Markup out(stream);
   const std::string title = quote_markup(headline(result));
-  out.begin_page("convtrace origin", title, std::string(diff::kPageStyle) + kMatrixStyle, false);
-  out << "<header>\n<h1 class=\"" << (result.origins.empty() ? "same" : "diverged") << "\">"
-      << title << "</h1>\n";
-  for (const std::string& path : result.paths)
-    out << "<p class=\"files\">" << escape_markup(path) << "</p>\n";
-  for (const std::string& why : result.incomplete)
-    out << "<p class=\"warning\">Incomplete: " << quote_markup(why) << "</p>\n";
+  out.begin_report("convtrace origin", title, std::string(diff::kPageStyle) + kMatrixStyle,
+                   result.origins.empty(), result.paths, result.incomplete);
   if (!result.origins.empty())
     out.paragraph("<b>" + escape_markup(result.origins.front().text) + "</b>");
   out << "</header>\n<main>\n";

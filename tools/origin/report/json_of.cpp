@@ -56,21 +56,19 @@ report::Brief brief_of(const OriginResult& result) {
 }
 
 Json json_of(const OriginResult& result) {
-  Json json{{"headline", headline(result)},
-            {"traces", result.paths},
-            {"ranks", result.ranks},
-            {"world_size", result.world_size},
-            {"steps", result.steps},
-            {"collectives", result.collectives},
-            {"transfers", result.transfers},
-            {"joined", result.joined},
-            {"values", result.values},
-            {"origins", Json::array()},
-            {"left_out", result.origins_left_out},
-            {"notes", result.notes},
-            {"incomplete", result.incomplete}};
-  for (const Origin& origin : result.origins) json["origins"].push_back(origin_json(origin));
-  return json;
+  return {{"headline", headline(result)},
+          {"traces", result.paths},
+          {"ranks", result.ranks},
+          {"world_size", result.world_size},
+          {"steps", result.steps},
+          {"collectives", result.collectives},
+          {"transfers", result.transfers},
+          {"joined", result.joined},
+          {"values", result.values},
+          {"origins", tools::json_list(result.origins, origin_json)},
+          {"left_out", result.origins_left_out},
+          {"notes", result.notes},
+          {"incomplete", result.incomplete}};
 }
 
 }  // namespace convtrace::origin

@@ -13,15 +13,13 @@ using tools::escape_text;
 
 constexpr size_t kShown = 20;
 
-class TextReport {
+class Text : public diff::TextReport {
  public:
-  TextReport(const OriginResult& result, diff::Terminal terminal, std::ostream& out)
-      : result_(result), terminal_(terminal), out_(out) {}
+  Text(const OriginResult& result, diff::Terminal terminal, std::ostream& out)
+      : TextReport(terminal, out), result_(result) {}
 
   void write() {
-    out_ << paint(result_.origins.empty() ? "32;1" : "31;1",
-                  diff::wrapped(headline(result_), terminal_.columns, 0, 2))
-         << "\n";
+    headline(result_.origins.empty() ? "32;1" : "31;1", origin::headline(result_));
     for (const std::string& why : result_.incomplete) line("incomplete  ", why);
     for (const std::string& note : result_.notes) line("note        ", escape_text(note));
     for (size_t i = 0; i < std::min(result_.origins.size(), kShown); ++i)
@@ -43,16 +41,7 @@ class TextReport {
     line("    next      ", escape_text(one.next));
   }
 
-  void line(std::string_view label, const std::string& text) {
-    out_ << diff::labelled(terminal_, label, text);
-  }
-  [[nodiscard]] std::string paint(std::string_view code, const std::string& text) const {
-    return diff::painted(terminal_, code, text);
-  }
-
   const OriginResult& result_;
-  diff::Terminal terminal_;
-  std::ostream& out_;
 };
 
 std::string who_of(const Origin& origin) {
@@ -104,7 +93,7 @@ std::string received_text(const Origin& origin) {
 }
 
 void write_text(const OriginResult& result, diff::Terminal terminal, std::ostream& out) {
-  TextReport(result, terminal, out).write();
+  Text(result, terminal, out).write();
 }
 
 }  // namespace convtrace::origin

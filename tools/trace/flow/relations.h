@@ -5,7 +5,6 @@
 /// Threads:  pure functions.
 
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "tools/trace/flow/made_by.h"

@@ -6,7 +6,6 @@
 /// Threads:  pure functions.
 /// Source:   docs/comparison.md "Other layouts"; which statistics add up: format/model/stats.h.
 
-#include <cstdint>
 #include <span>
 
 #include "format/model/dtype.h"

@@ -1,6 +1,5 @@
 #include "tools/trace/names/tolerance.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>

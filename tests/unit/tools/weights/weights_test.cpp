@@ -8,7 +8,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_builder.h"
 #include "tools/weights/compare.h"
-#include "tools/weights/read.h"
+#include "tools/weights/weights.h"
 
 namespace convtrace::test {
 namespace {
