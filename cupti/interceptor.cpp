@@ -251,10 +251,8 @@ int Interceptor::launch(convtrace_launch_call call, bool per_thread, const void*
       return impl_->gate.around(decode_cuLaunchCooperativeKernel(params), per_thread, go);
     case CONVTRACE_LAUNCH_GRAPH:
       return impl_->gate.around(decode_cuGraphLaunch(params), per_thread, go);
-    case CONVTRACE_LAUNCH_MULTI_DEVICE:
-      break;
-    default:
-      return go();
+    case CONVTRACE_LAUNCH_MULTI_DEVICE: break;
+    default: return go();
   }
   const size_t count = count_cuLaunchCooperativeKernelMultiDevice(params);
   const std::unique_ptr<LaunchInfo[]> launches(new (std::nothrow) LaunchInfo[count]);

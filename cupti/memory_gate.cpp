@@ -32,17 +32,10 @@ int keep(CudaState& state, convtrace_memory_call call, uint64_t address, uint64_
     case CONVTRACE_MEMORY_TAKEN_IN_ORDER:
       quarantine.taken_in_order(address, stream, quarantine.poisons() && may_fill(state, stream));
       break;
-    case CONVTRACE_MEMORY_GREW:
-      quarantine.grew();
-      break;
-    case CONVTRACE_MEMORY_SHARED:
-      quarantine.shared(address);
-      break;
-    case CONVTRACE_MEMORY_SHORT:
-      return quarantine.give_back() ? 1 : 0;
-    case CONVTRACE_MEMORY_WANTED:
-      (void)quarantine.give_back();
-      break;
+    case CONVTRACE_MEMORY_GREW: quarantine.grew(); break;
+    case CONVTRACE_MEMORY_SHARED: quarantine.shared(address); break;
+    case CONVTRACE_MEMORY_SHORT: return quarantine.give_back() ? 1 : 0;
+    case CONVTRACE_MEMORY_WANTED: (void)quarantine.give_back(); break;
     case CONVTRACE_MEMORY_CAPTURE:
       if (!quarantine.end()) break;
       report(state, messages::kQuarantineEnds,
@@ -62,12 +55,9 @@ int free_or_keep(CudaState& state, CallbackObserver& observer, convtrace_cuMemFr
   try {
     const auto freed = [&] { observer.freed(address, state.current_context()); };
     switch (state.quarantine.free(address, freed)) {
-      case Quarantine::Free::kHeld:
-        return CUDA_SUCCESS;
-      case Quarantine::Free::kTwice:
-        return CUDA_ERROR_INVALID_VALUE;
-      case Quarantine::Free::kCall:
-        break;
+      case Quarantine::Free::kHeld: return CUDA_SUCCESS;
+      case Quarantine::Free::kTwice: return CUDA_ERROR_INVALID_VALUE;
+      case Quarantine::Free::kCall: break;
     }
   } catch (...) {  // no memory to hold it
   }

@@ -26,9 +26,8 @@ std::array<uint32_t, 256> count_kinds(std::span<const uint8_t> kinds) {
   // before.
   std::array<std::array<uint32_t, 256>, 4> counts{};
   for (size_t i = 0; i < kinds.size(); ++i) ++counts[i % 4][kinds[i]];
-  for (size_t kind = 0; kind < 256; ++kind) {
+  for (size_t kind = 0; kind < 256; ++kind)
     counts[0][kind] += counts[1][kind] + counts[2][kind] + counts[3][kind];
-  }
   return counts[0];
 }
 

@@ -52,13 +52,11 @@ Status define_stacks(const wire::Defs& defs, format::Definitions& definitions) {
   std::vector<StringId> frames;
   for (uint32_t i = 0; i < size_of(defs.frame_count()); ++i) {
     const size_t count = defs.frame_count()->Get(i);
-    if (count > format::kMaxFrames || count > size_of(defs.frames()) - next) {
+    if (count > format::kMaxFrames || count > size_of(defs.frames()) - next)
       return corrupt("stacks");
-    }
     frames.clear();
-    for (size_t end = next + count; next < end; ++next) {
+    for (size_t end = next + count; next < end; ++next)
       frames.push_back({defs.frames()->Get(static_cast<uint32_t>(next))});
-    }
     CONVTRACE_TRY(definitions.define(format::StackId{defs.first_stack() + i}, frames));
   }
   return kOkStatus;
@@ -90,13 +88,11 @@ Status decode_meta(Bytes raw, format::TraceMeta& meta) {
   meta.rank = from.rank();
   meta.world_size = from.world_size();
   meta.command_line.clear();
-  for (uint32_t i = 0; i < size_of(from.command_line()); ++i) {
+  for (uint32_t i = 0; i < size_of(from.command_line()); ++i)
     meta.command_line.push_back(text(from.command_line()->Get(i)));
-  }
   std::map<std::string, std::string> facts(meta.facts.begin(), meta.facts.end());
-  for (uint32_t i = 0; i < size_of(from.fact_name()); ++i) {
+  for (uint32_t i = 0; i < size_of(from.fact_name()); ++i)
     facts.insert_or_assign(text(from.fact_name()->Get(i)), text(from.fact_value()->Get(i)));
-  }
   meta.facts.assign(facts.begin(), facts.end());
   return kOkStatus;
 }
@@ -106,9 +102,8 @@ Status decode_defs(Bytes raw, format::Definitions& definitions) {
   flatbuffers::Verifier verifier(data, raw.size(), kMaxDepth, kMaxTables);
   if (!wire::VerifyDefsBuffer(verifier)) return corrupt("DEFS");
   const wire::Defs& defs = *wire::GetDefs(data);
-  if (!TextBudget(raw.size()).take(defs.strings())) {
+  if (!TextBudget(raw.size()).take(defs.strings()))
     return Status::make(StatusCode::kLimitExceeded, "DEFS texts");
-  }
   CONVTRACE_TRY(define_strings(defs, definitions));
   CONVTRACE_TRY(define_kernels(defs, definitions));
   return define_stacks(defs, definitions);

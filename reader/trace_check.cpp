@@ -127,9 +127,8 @@ void Check::run() {
 void Check::check_record(const RecordEntry& entry) {
   const RecordHeader& header = entry.header;
   ++result_.records;
-  if (result_.records == 1 && header.kind != RecordKind::kMeta) {
+  if (result_.records == 1 && header.kind != RecordKind::kMeta)
     problem(entry, "the first record is not META");
-  }
   if (header.kind == RecordKind::kFooter) return check_footer(entry);
   if (header.kind != RecordKind::kIndex) {
     if (first_index_ != 0) problem(entry, "a record of data after the index");
@@ -153,19 +152,14 @@ void Check::check_record(const RecordEntry& entry) {
 
 void Check::check_payload(const RecordEntry& entry, Bytes raw) {
   switch (entry.header.kind) {
-    case RecordKind::kMeta:
-      return check_meta(entry, raw);
-    case RecordKind::kDefs:
-      return check_defs(entry, raw);
-    case RecordKind::kEvents:
-      return check_events(entry, raw);
-    case RecordKind::kSums:
-      return check_sums(entry, raw);
+    case RecordKind::kMeta: return check_meta(entry, raw);
+    case RecordKind::kDefs: return check_defs(entry, raw);
+    case RecordKind::kEvents: return check_events(entry, raw);
+    case RecordKind::kSums: return check_sums(entry, raw);
     case RecordKind::kBlob:
       if (!format::decode_blob_header(raw)) problem(entry, "stored value damaged");
       return;
-    case RecordKind::kIndex:
-      return check_index(entry, raw);
+    case RecordKind::kIndex: return check_index(entry, raw);
     default:
       if ((static_cast<uint16_t>(entry.header.kind) & format::kMaySkipBit) == 0) {
         problem(entry, "kind " + std::to_string(static_cast<unsigned>(entry.header.kind)) +
@@ -181,12 +175,9 @@ void Check::check_padding(const RecordEntry& entry) {
   if (end > source_.size()) return;
   format::Slot padding{};
   const auto bytes = std::span(padding).first(static_cast<size_t>(end - begin));
-  if (!source_.read(begin, bytes).ok()) {
-    return problem(entry, "its padding is cut short");
-  }
-  if (std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{0}; })) {
+  if (!source_.read(begin, bytes).ok()) return problem(entry, "its padding is cut short");
+  if (std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{0}; }))
     problem(entry, "its padding is not zero");
-  }
 }
 
 void Check::check_meta(const RecordEntry& entry, Bytes raw) {
@@ -204,20 +195,17 @@ void Check::check_meta(const RecordEntry& entry, Bytes raw) {
 
 void Check::check_defs(const RecordEntry& entry, Bytes raw) {
   const bool consolidated = (entry.header.flags & format::kFlagConsolidated) != 0;
-  if (!decode_defs(raw, consolidated ? consolidated_ : definitions_).ok()) {
+  if (!decode_defs(raw, consolidated ? consolidated_ : definitions_).ok())
     problem(entry, "definitions damaged, or other than before");
-  }
   definitions_changed_ = true;
 }
 
 void Check::check_consolidated() {
-  if (!covers(consolidated_, definitions_)) {
+  if (!covers(consolidated_, definitions_))
     result_.problems.add(data_end_, 0, "the consolidated definitions are not those before");
-  }
   format::merge(all_sums_);
-  if (consolidated_sums_ != all_sums_) {
+  if (consolidated_sums_ != all_sums_)
     result_.problems.add(data_end_, 0, "the consolidated step sums are not those of the chunks");
-  }
 }
 
 void Check::check_sums(const RecordEntry& entry, Bytes raw) {
@@ -230,9 +218,8 @@ void Check::check_sums(const RecordEntry& entry, Bytes raw) {
     return;
   }
   format::merge(new_sums_);
-  if (sums != new_sums_ || events != result_.events - summed_up_events_) {
+  if (sums != new_sums_ || events != result_.events - summed_up_events_)
     problem(entry, "step sums differ from those of the chunks before");
-  }
   new_sums_.clear();
   summed_up_events_ = result_.events;
 }
@@ -263,9 +250,8 @@ void Check::check_events(const RecordEntry& entry, Bytes raw) {
   count(unknown, " events that only a newer convtrace understands");
   count(undefined, " events name what is not defined before them");
   count(disordered, " events whose numbers do not ascend");
-  if (unknown == 0 && !span.agrees(entry.header)) {
+  if (unknown == 0 && !span.agrees(entry.header))
     problem(entry, "times, steps or flags differ from the events");
-  }
 }
 
 /// Called at the end: a part may build on any other, which an unclosed trace may not contain yet.
@@ -278,9 +264,8 @@ void Check::check_blobs() {
 }
 
 void Check::check_index(const RecordEntry& entry, Bytes raw) {
-  if (raw.size() != uint64_t{entry.header.item_count} * format::kIndexEntryBytes) {
+  if (raw.size() != uint64_t{entry.header.item_count} * format::kIndexEntryBytes)
     return problem(entry, "the index has another size than its entries");
-  }
   for (; !raw.empty(); raw = raw.subspan(format::kIndexEntryBytes), ++indexed_) {
     const auto header =
         format::decode_record_header(format::SlotView(raw.data() + sizeof(uint64_t), kSlotBytes));

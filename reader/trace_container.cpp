@@ -23,14 +23,10 @@ bool may_skip(RecordKind kind) { return (static_cast<uint16_t>(kind) & format::k
 
 const char* text_of(const Status& payload_status) {
   switch (payload_status.code) {
-    case StatusCode::kUnsupportedFeature:
-      return "record stored in a way unknown here";
-    case StatusCode::kIoError:
-      return "record payload cannot be read from the disk";
-    case StatusCode::kOutOfMemory:
-      return "not enough memory for the record payload";
-    default:
-      return "record payload damaged";
+    case StatusCode::kUnsupportedFeature: return "record stored in a way unknown here";
+    case StatusCode::kIoError: return "record payload cannot be read from the disk";
+    case StatusCode::kOutOfMemory: return "not enough memory for the record payload";
+    default: return "record payload damaged";
   }
 }
 
@@ -38,12 +34,9 @@ const char* text_of(const Status& payload_status) {
 
 const char* to_string(TraceState state) {
   switch (state) {
-    case TraceState::kComplete:
-      return "complete";
-    case TraceState::kUnclosed:
-      return "unclosed";
-    case TraceState::kDamaged:
-      return "damaged";
+    case TraceState::kComplete: return "complete";
+    case TraceState::kUnclosed: return "unclosed";
+    case TraceState::kDamaged: return "damaged";
   }
   return "unknown";
 }
@@ -103,9 +96,8 @@ Status TraceContainer::Impl::find_records(uint32_t file_tag, OpenPolicy policy) 
   }
   std::optional<TraceIndex> found;
   if (policy != OpenPolicy::kScan) found = load_index(*source, file_tag, problems);
-  if (!found && policy == OpenPolicy::kIndexOnly) {
+  if (!found && policy == OpenPolicy::kIndexOnly)
     return Status::make(StatusCode::kTruncated, "index");
-  }
   index = found ? std::move(*found) : scan_index(*source, file_tag, problems);
   lost_records = index.lost_records;
   note_unknown_kinds(0);

@@ -57,9 +57,8 @@ bool read_entries(const ByteSource& source, const Footer& footer,
   for (uint64_t offset = footer.index_offset; offset < end;) {
     const auto slot = read_slot(source, offset);
     const auto header = slot ? format::decode_record_header(*slot) : std::nullopt;
-    if (!header || header->kind != RecordKind::kIndex || header->file_tag != footer.file_tag) {
+    if (!header || header->kind != RecordKind::kIndex || header->file_tag != footer.file_tag)
       return false;
-    }
     if (header->raw_size != uint64_t{header->item_count} * kIndexEntryBytes) return false;
     const Result<Bytes> raw = payloads.read({offset, *header});
     if (!raw.ok() || !append_entries(raw.value(), footer.file_tag, entries)) return false;

@@ -23,9 +23,8 @@ bool TraceReader::Impl::next_batch() {
   for (;;) {
     if (chunk != nullptr) batch = chunk->decoder.next();
     if (!batch.empty()) return true;
-    if (chunk != nullptr && chunk->decoder.not_understood() > 0) {
+    if (chunk != nullptr && chunk->decoder.not_understood() > 0)
       container->report(chunk->record, "events that only a newer convtrace understands");
-    }
     chunk = chunks.next();
     if (chunk == nullptr) return false;
     chunk_resolved = chunk->decoder.resolved_by(container->definition_check());

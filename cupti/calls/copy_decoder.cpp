@@ -110,10 +110,8 @@ MemoryChange memory_operation(const CUstreamBatchMemOpParams& op, CUstream strea
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return set(op.writeValue.address, op.writeValue.value64, sizeof(uint64_t), stream);
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      return {.kind = Kind::kWait, .stream = stream};
-    default:
-      return kNothing;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64: return {.kind = Kind::kWait, .stream = stream};
+    default: return kNothing;
   }
 }
 

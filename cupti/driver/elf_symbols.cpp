@@ -30,20 +30,11 @@ DynamicTables read_tables(const link_map& map) {
   for (const ElfW(Dyn)* entry = map.l_ld; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     const ElfW(Addr) value = entry->d_un.d_ptr;
     switch (entry->d_tag) {
-      case DT_SYMTAB:
-        tables.symbols = pointer<ElfW(Sym)>(map, value);
-        break;
-      case DT_STRTAB:
-        tables.strings = pointer<char>(map, value);
-        break;
-      case DT_GNU_HASH:
-        tables.gnu_hash = pointer<uint32_t>(map, value);
-        break;
-      case DT_HASH:
-        tables.sysv_hash = pointer<uint32_t>(map, value);
-        break;
-      default:
-        break;
+      case DT_SYMTAB: tables.symbols = pointer<ElfW(Sym)>(map, value); break;
+      case DT_STRTAB: tables.strings = pointer<char>(map, value); break;
+      case DT_GNU_HASH: tables.gnu_hash = pointer<uint32_t>(map, value); break;
+      case DT_HASH: tables.sysv_hash = pointer<uint32_t>(map, value); break;
+      default: break;
     }
   }
   return tables;

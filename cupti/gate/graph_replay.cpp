@@ -52,24 +52,18 @@ void take_graph_call(CudaState& state, convtrace_graph_call call, CUgraphExec ex
   auto* const graph = static_cast<CUgraph>(object);
   auto* const node = static_cast<CUgraphNode>(object);
   switch (call) {
-    case CONVTRACE_GRAPH_INSTANTIATED:
-      return graphs.instantiated(exec, graph);
-    case CONVTRACE_GRAPH_UPDATED:
-      return graphs.updated(exec, graph);
+    case CONVTRACE_GRAPH_INSTANTIATED: return graphs.instantiated(exec, graph);
+    case CONVTRACE_GRAPH_UPDATED: return graphs.updated(exec, graph);
     case CONVTRACE_GRAPH_KERNEL_SET:
       return graphs.kernel_set(exec, node, *static_cast<const CUDA_KERNEL_NODE_PARAMS*>(params));
     case CONVTRACE_GRAPH_NODE_SET:
       return graphs.node_set(exec, node, *static_cast<const CUgraphNodeParams*>(params));
     case CONVTRACE_GRAPH_CHILD_SET:
       return graphs.child_set(exec, node, static_cast<CUgraph>(const_cast<void*>(params)));
-    case CONVTRACE_GRAPH_NODE_ENABLED:
-      return graphs.set_enabled(exec, node, true);
-    case CONVTRACE_GRAPH_NODE_DISABLED:
-      return graphs.set_enabled(exec, node, false);
-    case CONVTRACE_GRAPH_DESTROYED:
-      return graphs.destroyed(exec);
-    case CONVTRACE_GRAPH_SOURCE_DESTROYED:
-      return graphs.source_destroyed(graph);
+    case CONVTRACE_GRAPH_NODE_ENABLED: return graphs.set_enabled(exec, node, true);
+    case CONVTRACE_GRAPH_NODE_DISABLED: return graphs.set_enabled(exec, node, false);
+    case CONVTRACE_GRAPH_DESTROYED: return graphs.destroyed(exec);
+    case CONVTRACE_GRAPH_SOURCE_DESTROYED: return graphs.source_destroyed(graph);
     case CONVTRACE_CAPTURE_BEGUN:
       return state.captures.apply({static_cast<CUstream>(object), true});
     case CONVTRACE_CAPTURE_ENDED:

@@ -43,17 +43,10 @@ void count_loss(const CudaState& state, const Position& position, SampleOutcome 
   format::Loss loss;
   switch (why) {
     case SampleOutcome::kCapturing:
-    case SampleOutcome::kWrongStream:
-      loss.reason = format::LossReason::kStreamUnsafe;
-      break;
-    case SampleOutcome::kRingFull:
-      loss.reason = format::LossReason::kRingFull;
-      break;
-    case SampleOutcome::kGpuWorkOff:
-      loss.reason = format::LossReason::kGpuWorkOff;
-      break;
-    default:
-      return;  // the Launch event shows it
+    case SampleOutcome::kWrongStream: loss.reason = format::LossReason::kStreamUnsafe; break;
+    case SampleOutcome::kRingFull: loss.reason = format::LossReason::kRingFull; break;
+    case SampleOutcome::kGpuWorkOff: loss.reason = format::LossReason::kGpuWorkOff; break;
+    default: return;  // the Launch event shows it
   }
   loss.header.step = position.step;
   loss.count = outputs;

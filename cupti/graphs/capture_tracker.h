@@ -61,11 +61,8 @@ class CaptureTracker {
         if (capturing && found->second.origin != key) streams_.erase(found);
         end([&](const Capture& capture) { return capture.origin == key; });
         return false;
-      case format::SyncKind::kEventDestroy:
-        events_.erase(change.event);
-        return false;
-      default:
-        return false;
+      case format::SyncKind::kEventDestroy: events_.erase(change.event); return false;
+      default: return false;
     }
   }
 

@@ -157,9 +157,8 @@ size_t AddressTable::apply_to_whole(const Change& change, uint64_t* slots, size_
   if (!reused && !old.same_content(change.whole_before)) return 0;
   uint32_t version = version_;
   uint32_t changed = 0;
-  for (; changed < count && Slot(load_word(slots + changed)).same_content(old); ++changed) {
+  for (; changed < count && Slot(load_word(slots + changed)).same_content(old); ++changed)
     store_word(slots + changed, change.whole_after.with_version(++version).word());
-  }
   version_ = version;
   if (reused) let_go(old.index(), changed);
   if (!change.from) refer(change.record, changed);
@@ -244,16 +243,14 @@ void AddressTable::apply(const Change& change, Span& span, uint64_t first, uint6
 
 void AddressTable::load_span(Slot slot, uint64_t last_offset, Span& span) const {
   for (Pieces& pieces : span.layers) pieces.clear();
-  if (slot.is_whole()) {
+  if (slot.is_whole())
     span.layers[index_of(slot.layer())].push_back(Piece(0, last_offset, slot.index()));
-  }
   if (slot.kind() != SlotKind::kList) return;
   const uint64_t* const list = lists_.at(slot.index());
   const ListHead head(load_word(list));
   for (size_t layer = 0; layer < kLayers; ++layer) {
-    for (size_t i = head.begin(layer); i < head.end(layer); ++i) {
+    for (size_t i = head.begin(layer); i < head.end(layer); ++i)
       span.layers[layer].push_back(Piece(load_word(list + i)));
-    }
   }
 }
 
@@ -264,9 +261,8 @@ Slot AddressTable::make_content(const Span& span, unsigned shift) {
     for (size_t layer = 0; layer < kLayers; ++layer) {
       if (span.layers[layer].size() == 0) continue;
       const Piece piece = span.layers[layer][0];
-      if (piece.first() == 0 && piece.last() == (uint64_t{1} << shift) - 1) {
+      if (piece.first() == 0 && piece.last() == (uint64_t{1} << shift) - 1)
         return Slot::make(Slot::whole(static_cast<Layer>(layer)), piece.record());
-      }
     }
   }
   static_assert((kLayers << kMinShift) <= kMaxListed);

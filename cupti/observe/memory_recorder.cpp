@@ -24,15 +24,12 @@ bool belongs_to_context(const MemoryRange& range) {
 
 uint64_t MemoryRecorder::enter(const MemoryChange& change, const At& at) {
   switch (change.kind) {
-    case Kind::kFree:
-      return free(change, at);
-    case Kind::kUnmap:
-      return unmap(change, at);
+    case Kind::kFree: return free(change, at);
+    case Kind::kUnmap: return unmap(change, at);
     case Kind::kRelease:  // before the call: afterwards another thread may get the handle
       physical_.release(change.handle);
       return 0;
-    default:
-      return 0;
+    default: return 0;
   }
 }
 
@@ -74,8 +71,7 @@ void MemoryRecorder::leave(const MemoryChange& change, const At& at, bool succee
     case Kind::kRelease:
     case Kind::kNothing:
     case Kind::kToHost:
-    case Kind::kWait:
-      break;
+    case Kind::kWait: break;
   }
 }
 

@@ -20,8 +20,7 @@ void Subscriber::callback(void* receiver, CUpti_CallbackDomain domain, CUpti_Cal
       if (cbid == CUPTI_CBID_STATE_FATAL_ERROR)
         to.on_cupti_failure(*static_cast<const CUpti_StateData*>(data));
       break;
-    default:
-      break;
+    default: break;
   }
 }
 

@@ -86,9 +86,8 @@ StatsResult read_slot(const ResultSlot& slot, uint64_t count, format::DType dtyp
   complete(slot.total, dtype, values, capture, tiling, variant, result);
   if (capture == format::Capture::kHash) return result;
   const uint32_t taken = sample_count(values);
-  for (uint32_t i = 0; i < taken; ++i) {
+  for (uint32_t i = 0; i < taken; ++i)
     std::memcpy(result.samples + i * size, &slot.samples[i], size);
-  }
   result.sample_bytes = taken * size;
   return result;
 }

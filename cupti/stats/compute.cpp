@@ -57,9 +57,8 @@ void take_samples(const Layout& layout, StatsResult& result) {
   const uint32_t size = format::element_bytes(layout.dtype);
   const uint64_t count = layout.values();
   const uint32_t taken = sample_count(count);
-  for (uint32_t i = 0; i < taken; ++i) {
+  for (uint32_t i = 0; i < taken; ++i)
     gather_values(layout, sample_position(i, count), 1, result.samples + i * size);
-  }
   result.sample_bytes = taken * size;
 }
 

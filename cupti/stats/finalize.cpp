@@ -55,9 +55,8 @@ void set_extremes(const Extremes& extremes, Stats& stats) {
     stats.max = scalar_of_key<D>(extremes.max_key);
     stats.amax = scalar_of_magnitude<D>(a > b ? a : b);
   }
-  if (extremes.min_below != UINT64_MAX) {
+  if (extremes.min_below != UINT64_MAX)
     stats.amin_nonzero = scalar_of_magnitude<D>(extremes.min_below + 1);
-  }
 }
 
 /// @return the variance of integers whose sums are exact; -1 of others.
@@ -145,8 +144,7 @@ Stats finalize(const Partial& total, DType dtype) noexcept {
     break;
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-    default:
-      break;
+    default: break;
   }
   return stats;
 }

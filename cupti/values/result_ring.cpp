@@ -297,9 +297,7 @@ void ResultRing::emit(const Entry& entry, const stats::StatsResult& result,
     event.leading = {reinterpret_cast<const std::byte*>(slot + 1),
                      leading_count(entry) * size_t{format::element_bytes(entry.layout.dtype)}};
   }
-  if (entry.staged.bytes > 0) {
-    values.take(event, entry.staged);
-  }
+  if (entry.staged.bytes > 0) values.take(event, entry.staged);
   sink.emit(event);
 }
 
@@ -310,16 +308,10 @@ bool ResultRing::deliver(uint32_t index, format::EventSink& sink, DeviceValues& 
   stats::StatsResult result;
   stats::ResultSlot* slot = nullptr;
   switch (entry.fate.load(std::memory_order_acquire)) {
-    case Fate::kPending:
-      return false;
-    case Fate::kDropped:
-      return true;
-    case Fate::kLost:
-      count(format::LossReason::kGpuWorkOff, request.event, sink);
-      return true;
-    case Fate::kNoView:
-      count(format::LossReason::kTensorKind, request.event, sink);
-      return true;
+    case Fate::kPending: return false;
+    case Fate::kDropped: return true;
+    case Fate::kLost: count(format::LossReason::kGpuWorkOff, request.event, sink); return true;
+    case Fate::kNoView: count(format::LossReason::kTensorKind, request.event, sink); return true;
     case Fate::kEmpty:
       if (!stats::compute_on_cpu(request.view, request.event.capture, result).ok()) {
         count(format::LossReason::kTensorKind, request.event, sink);

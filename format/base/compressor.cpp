@@ -13,9 +13,8 @@ Status Compressor::compress(Bytes raw, std::vector<std::byte>& out) {
   out.resize(ZSTD_compressBound(raw.size()));
   const size_t size =
       ZSTD_compressCCtx(context_.get(), out.data(), out.size(), raw.data(), raw.size(), kLevel);
-  if (ZSTD_isError(size)) {
+  if (ZSTD_isError(size))
     return Status::make(StatusCode::kInternal, "compress", static_cast<int64_t>(size));
-  }
   out.resize(size);
   return kOkStatus;
 }

@@ -19,14 +19,10 @@ std::atomic<GuardedFile*> g_file{nullptr};  ///< null: stderr
 
 constexpr char letter(format::Level level) {
   switch (level) {
-    case format::Level::kError:
-      return 'E';
-    case format::Level::kWarning:
-      return 'W';
-    case format::Level::kInfo:
-      return 'I';
-    case format::Level::kDebug:
-      return 'D';
+    case format::Level::kError: return 'E';
+    case format::Level::kWarning: return 'W';
+    case format::Level::kInfo: return 'I';
+    case format::Level::kDebug: return 'D';
   }
   return '?';
 }

@@ -44,8 +44,7 @@ enum class StatusCode : uint8_t {
 constexpr const char* to_string(StatusCode code) {
   switch (code) {
 #define CONVTRACE_X(name, text) \
-  case StatusCode::name:        \
-    return text;
+  case StatusCode::name: return text;
     CONVTRACE_STATUS_CODES(CONVTRACE_X)
 #undef CONVTRACE_X
   }

@@ -102,12 +102,10 @@ Result<FileHeader> decode_file_header(SlotView bytes) noexcept {
   header.version_major = load_le<uint16_t>(from + kFileMajor);
   header.version_minor = load_le<uint16_t>(from + kFileMinor);
   header.header_bytes = load_le<uint32_t>(from + kFileHeaderBytes);
-  if (header.version_major != kVersionMajor) {
+  if (header.version_major != kVersionMajor)
     return Status::make(StatusCode::kUnsupportedVersion, "FileHeader", header.version_major);
-  }
-  if (!is_sealed(bytes) || header.header_bytes != kSlotBytes) {
+  if (!is_sealed(bytes) || header.header_bytes != kSlotBytes)
     return Status::make(StatusCode::kCorrupt, "FileHeader");
-  }
   std::memcpy(header.uuid.data(), from + kFileUuid, header.uuid.size());
   header.start_realtime_ns = load_le<uint64_t>(from + kFileRealtime);
   header.start_monotonic_ns = load_le<uint64_t>(from + kFileMonotonic);

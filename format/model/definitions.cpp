@@ -75,12 +75,10 @@ FrameView cut(FrameView frames) { return frames.first(std::min(frames.size(), kM
 /// Defines `value` under `id`, or checks that it equals the former definition.
 template <typename T, typename Same>
 Status define_in(IdTable<T>& table, uint32_t id, T value, const Same& same) {
-  if (id == 0 || id > kMaxDefinitions) {
+  if (id == 0 || id > kMaxDefinitions)
     return Status::make(StatusCode::kLimitExceeded, "define", id);
-  }
-  if (const T* known = table.find(id)) {
+  if (const T* known = table.find(id))
     return same(*known) ? kOkStatus : Status::make(StatusCode::kCorrupt, "define", id);
-  }
   table.insert(id, std::move(value));
   return kOkStatus;
 }
@@ -105,9 +103,8 @@ Definitions::~Definitions() = default;
 StringId Definitions::intern(std::string_view text) {
   const Lock lock(impl_->mutex);
   text = cut(text);
-  if (const auto known = impl_->string_ids.find(text); known != impl_->string_ids.end()) {
+  if (const auto known = impl_->string_ids.find(text); known != impl_->string_ids.end())
     return {known->second};
-  }
   if (impl_->strings.full()) return {};
   const uint32_t id = impl_->strings.last() + 1;
   impl_->string_ids.emplace(impl_->strings.insert(id, std::string(text)), id);
@@ -116,9 +113,8 @@ StringId Definitions::intern(std::string_view text) {
 
 KernelId Definitions::intern_kernel(KernelDef kernel) {
   const Lock lock(impl_->mutex);
-  if (const auto known = impl_->kernel_ids.find(key_of(kernel)); known != impl_->kernel_ids.end()) {
+  if (const auto known = impl_->kernel_ids.find(key_of(kernel)); known != impl_->kernel_ids.end())
     return {known->second};
-  }
   if (impl_->kernels.full()) return {};
   const uint32_t id = impl_->kernels.last() + 1;
   impl_->kernels.insert(id, kernel);
@@ -129,9 +125,8 @@ KernelId Definitions::intern_kernel(KernelDef kernel) {
 StackId Definitions::intern_stack(std::span<const StringId> frames) {
   const Lock lock(impl_->mutex);
   frames = cut(frames);
-  if (const auto known = impl_->stack_ids.find(frames); known != impl_->stack_ids.end()) {
+  if (const auto known = impl_->stack_ids.find(frames); known != impl_->stack_ids.end())
     return {known->second};
-  }
   if (impl_->stacks.full()) return {};
   const uint32_t id = impl_->stacks.last() + 1;
   impl_->stack_ids.emplace(impl_->stacks.insert(id, Frames(frames.begin(), frames.end())), id);

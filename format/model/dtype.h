@@ -51,8 +51,7 @@ inline constexpr size_t kEnumCount<DType> = 0
 constexpr std::string_view to_string(DType dtype) {
   switch (dtype) {
 #define CONVTRACE_X(name, value, text, bytes) \
-  case DType::name:                           \
-    return text;
+  case DType::name: return text;
     CONVTRACE_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
   }
@@ -64,8 +63,7 @@ constexpr std::string_view to_string(DType dtype) {
 constexpr uint32_t element_bytes(DType dtype) {
   switch (dtype) {
 #define CONVTRACE_X(name, value, text, bytes) \
-  case DType::name:                           \
-    return bytes;
+  case DType::name: return bytes;
     CONVTRACE_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
   }
@@ -81,23 +79,15 @@ constexpr uint32_t values_in_element(DType dtype) {
 constexpr double largest_finite(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kC128:
-      return 0x1.fffffffffffffp1023;
+    case DType::kC128: return 0x1.fffffffffffffp1023;
     case DType::kF32:
-    case DType::kC64:
-      return 0x1.fffffep127;
-    case DType::kBF16:
-      return 0x1.fep127;
-    case DType::kF16:
-      return 65504;
-    case DType::kF8E5M2:
-      return 57344;
-    case DType::kF8E4M3FN:
-      return 448;
-    case DType::kF8E8M0FNU:
-      return 0x1p127;
-    default:
-      return 0;
+    case DType::kC64: return 0x1.fffffep127;
+    case DType::kBF16: return 0x1.fep127;
+    case DType::kF16: return 65504;
+    case DType::kF8E5M2: return 57344;
+    case DType::kF8E4M3FN: return 448;
+    case DType::kF8E8M0FNU: return 0x1p127;
+    default: return 0;
   }
 }
 
@@ -123,21 +113,17 @@ constexpr NumberClass number_class(DType dtype) {
     case DType::kC64:
     case DType::kC128:
     case DType::kF4E2M1FN:
-    case DType::kF8E8M0FNU:
-      return NumberClass::kFloat;
+    case DType::kF8E8M0FNU: return NumberClass::kFloat;
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:
-    case DType::kI64:
-      return NumberClass::kSigned;
+    case DType::kI64: return NumberClass::kSigned;
     case DType::kU8:
     case DType::kU16:
     case DType::kU32:
     case DType::kU64:
-    case DType::kBool:
-      return NumberClass::kUnsigned;
-    case DType::kUnknown:
-      return NumberClass::kBytes;
+    case DType::kBool: return NumberClass::kUnsigned;
+    case DType::kUnknown: return NumberClass::kBytes;
   }
   return NumberClass::kBytes;
 }

@@ -21,21 +21,17 @@ enum class LossClass : uint8_t {
     case LossReason::kDiskBudget:
     case LossReason::kExitDeadline:
     case LossReason::kDamage:
-    case LossReason::kObserverFailed:
-      return LossClass::kRecords;
+    case LossReason::kObserverFailed: return LossClass::kRecords;
     case LossReason::kRingFull:
     case LossReason::kContextEnded:
-    case LossReason::kGpuWorkOff:
-      return LossClass::kValues;
+    case LossReason::kGpuWorkOff: return LossClass::kValues;
     case LossReason::kTensorKind:
     case LossReason::kStreamUnsafe:
     case LossReason::kValueLeftOut:
     case LossReason::kGraphUnseen:
-    case LossReason::kCollectiveMissed:
-      return LossClass::kUnread;
+    case LossReason::kCollectiveMissed: return LossClass::kUnread;
     case LossReason::kValueNotStored:
-    case LossReason::kGraphMemory:
-      return LossClass::kDetail;
+    case LossReason::kGraphMemory: return LossClass::kDetail;
   }
   return LossClass::kRecords;  // of a newer version
 }

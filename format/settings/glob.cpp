@@ -110,13 +110,10 @@ Glob glob_around(std::string_view expression) {
   Runs runs;
   for (size_t i = 0; i < expression.size(); ++i) {
     switch (const char letter = expression[i]) {
-      case '|':
-        return all;
+      case '|': return all;
       case '*':
       case '?':
-      case '{':
-        runs.drop_last();
-        [[fallthrough]];
+      case '{': runs.drop_last(); [[fallthrough]];
       case '.':
       case '^':
       case '$':
@@ -144,8 +141,7 @@ Glob glob_around(std::string_view expression) {
           return all;  // such as \x41
         }
         break;
-      default:
-        runs.add(letter);
+      default: runs.add(letter);
     }
   }
   return Glob(runs.glob());

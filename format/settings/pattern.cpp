@@ -103,9 +103,8 @@ Result<std::vector<Pattern>> compile_patterns(std::string_view text) {
     const size_t end = std::min(text.find(';', begin), text.size());
     if (end != begin) {
       Result<Pattern> pattern = Pattern::compile(text.substr(begin, end - begin));
-      if (!pattern.ok()) {
+      if (!pattern.ok())
         return Status::make(StatusCode::kInvalidArgument, "pattern", static_cast<int64_t>(begin));
-      }
       patterns.push_back(std::move(pattern).value());
     }
     begin = end + 1;

@@ -42,9 +42,8 @@ std::string take_flag(const toml::node& node, bool& value) {
 
 std::string take_number(const toml::node& node, uint32_t maximum, uint32_t& value) {
   const auto* number = node.as_integer();
-  if (number == nullptr || number->get() < 0 || number->get() > maximum) {
+  if (number == nullptr || number->get() < 0 || number->get() > maximum)
     return "takes numbers from 0 to " + std::to_string(maximum);
-  }
   value = static_cast<uint32_t>(number->get());
   return {};
 }
@@ -78,9 +77,8 @@ std::string take_capture(const toml::node& node, std::optional<Capture>& value) 
   std::string text;
   if (std::string why = take_text(node, text); !why.empty()) return why;
   size_t index = 0;
-  if (std::string why = parse_choice(text, kCaptures, index); !why.empty()) {
+  if (std::string why = parse_choice(text, kCaptures, index); !why.empty())
     return "takes hash, stats or snapshot: " + why;
-  }
   value = static_cast<Capture>(index);
   return {};
 }

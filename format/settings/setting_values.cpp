@@ -110,18 +110,16 @@ std::string check_patterns(std::string_view text) {
 
 std::string check_output(std::string_view text) {
   for (size_t i = text.find('%'); i < text.size(); i = text.find('%', i + 2)) {
-    if (i + 1 == text.size() || std::string_view("hpr%").find(text[i + 1]) == text.npos) {
+    if (i + 1 == text.size() || std::string_view("hpr%").find(text[i + 1]) == text.npos)
       return "% stands before h (host), p (process), r (rank) or %";
-    }
   }
   return {};
 }
 
 std::string parse_ring(std::string_view text, Ring& value) {
   Ring ring;
-  if (!take_number(text, ring.steps) || ring.steps == 0) {
+  if (!take_number(text, ring.steps) || ring.steps == 0)
     return "it does not begin with a number of steps";
-  }
   if (text.empty()) ring.triggers.set();
   while (!text.empty()) {
     if (text.front() != ',') return "triggers are separated by commas";

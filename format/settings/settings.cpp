@@ -230,9 +230,8 @@ std::string unknown_setting(std::string_view name) {
 std::string_view first_value(const char* const* environment, std::string_view name) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
       return entry.substr(name.size() + 1);
-    }
   }
   return {};
 }
@@ -321,9 +320,8 @@ bool is_internal_name(std::string_view name) {
 
 LoadedSettings load_from_environment(const char* const* environment) {
   LoadedSettings loaded;
-  if (const std::string_view path = first_value(environment, "CONVTRACE_CONFIG"); !path.empty()) {
+  if (const std::string_view path = first_value(environment, "CONVTRACE_CONFIG"); !path.empty())
     apply_config_file(std::string(path), loaded);
-  }
   for (const SettingSpec& spec : kTable) {
     const std::string_view text = first_value(environment, spec.name);
     if (text.empty()) continue;

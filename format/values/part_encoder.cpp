@@ -34,9 +34,8 @@ Status PartEncoder::prepare() {
   zstd_.reset(ZSTD_createCCtx());
   planes_.reset(new (std::nothrow) std::byte[kMaxPartBytes]);
   Memory payload(new (std::nothrow) std::byte[table_end({kMaxPlanes}) + 2 * plane_room_]);
-  if (!huffman_ || !zstd_ || !planes_ || !payload) {
+  if (!huffman_ || !zstd_ || !planes_ || !payload)
     return Status::make(StatusCode::kOutOfMemory, "snapshot");
-  }
   const auto set = [](const Context& context, ZSTD_cParameter parameter, int value) {
     return ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), parameter, value)) == 0;
   };
@@ -70,9 +69,8 @@ Result<uint32_t> PartEncoder::store_plane(Bytes plane, PlaneCoding coding, std::
   if (coding != PlaneCoding::kRaw) {
     ZSTD_CCtx_s* const context = (coding == PlaneCoding::kZstd ? zstd_ : huffman_).get();
     const size_t size = ZSTD_compress2(context, to, plane_room_, plane.data(), plane.size());
-    if (ZSTD_isError(size)) {
+    if (ZSTD_isError(size))
       return Status::make(StatusCode::kInternal, "snapshot", static_cast<int64_t>(size));
-    }
     if (size < plane.size()) return static_cast<uint32_t>(size) | kFrameBit;
     // The sample was not representative.
   }
@@ -92,9 +90,8 @@ Bytes PartEncoder::store_as_it_is(BlobHeader& header, Bytes raw) {
 }
 
 Result<Bytes> PartEncoder::encode(BlobHeader& header, Bytes raw, const BasePart& offer) {
-  if (raw.empty() || raw.size() > kMaxPartBytes || raw.size() % header.form.width != 0) {
+  if (raw.empty() || raw.size() > kMaxPartBytes || raw.size() % header.form.width != 0)
     return Status::make(StatusCode::kInvalidArgument, "snapshot");
-  }
   CONVTRACE_TRY(prepare());
   Bytes base;
   const PlaneChoice choice = plan(header, raw, base, offer);

@@ -50,9 +50,7 @@ PlaneChoice PlaneChooser::choose(Bytes raw, Bytes base, ElementForm form) noexce
     };
     split_planes(part(raw), part(base), form, std::span(planes_).first(run * width));
     for (size_t p = 0; p < width; ++p) {
-      for (size_t i = 0; i < run; ++i) {
-        ++histograms_[p][static_cast<uint8_t>(planes_[p * run + i])];
-      }
+      for (size_t i = 0; i < run; ++i) ++histograms_[p][static_cast<uint8_t>(planes_[p * run + i])];
     }
   }
   PlaneChoice choice;

@@ -25,9 +25,8 @@ template <typename Word, bool kRotate, bool kXor>
     words[i] = kRotate ? std::rotl(word, 1) : word;
   }
   for (size_t p = 0; p < sizeof(Word); ++p) {
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i)
       planes[p * plane_bytes + i] = static_cast<std::byte>(words[i] >> (8 * p));
-    }
   }
 }
 
@@ -35,9 +34,8 @@ template <typename Word, bool kRotate, bool kXor>
 void split(const std::byte* raw, const std::byte* base, size_t count, std::byte* planes) {
   const auto base_at = [&](size_t i) { return kXor ? base + i * sizeof(Word) : nullptr; };
   size_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
+  for (; i + kBlock <= count; i += kBlock)
     split_block<Word, kRotate, kXor>(raw + i * sizeof(Word), base_at(i), kBlock, count, planes + i);
-  }
   split_block<Word, kRotate, kXor>(raw + i * sizeof(Word), base_at(i), count - i, count,
                                    planes + i);
 }
@@ -49,9 +47,8 @@ void join(std::span<const std::byte* const> planes, const std::byte* __restrict 
   for (size_t p = 0; p < sizeof(Word); ++p) from[p] = planes[p];
   for (size_t i = 0; i < count; ++i) {
     Word word = 0;
-    for (size_t p = 0; p < sizeof(Word); ++p) {
+    for (size_t p = 0; p < sizeof(Word); ++p)
       word = static_cast<Word>(word | Word{static_cast<uint8_t>(from[p][i])} << (8 * p));
-    }
     if constexpr (kRotate) word = std::rotr(word, 1);
     if constexpr (kXor) word = static_cast<Word>(word ^ load<Word>(base, i));
     store_le(raw + i * sizeof(Word), word);
@@ -73,14 +70,10 @@ void with_word(bool rotate, bool with_base, Function&& f) {
 template <typename Function>
 void with_form(ElementForm form, bool with_base, Function&& f) {
   switch (form.width) {
-    case 1:
-      return with_word<uint8_t>(form.rotate, with_base, f);
-    case 2:
-      return with_word<uint16_t>(form.rotate, with_base, f);
-    case 4:
-      return with_word<uint32_t>(form.rotate, with_base, f);
-    default:
-      return with_word<uint64_t>(form.rotate, with_base, f);
+    case 1: return with_word<uint8_t>(form.rotate, with_base, f);
+    case 2: return with_word<uint16_t>(form.rotate, with_base, f);
+    case 4: return with_word<uint32_t>(form.rotate, with_base, f);
+    default: return with_word<uint64_t>(form.rotate, with_base, f);
   }
 }
 

@@ -27,9 +27,8 @@ constexpr uint64_t kValuesAtExitNs = 1'000'000'000;
 /// @return whether an event is a reason to create a trace.
 bool begins_a_trace(const format::Event& event) {
   if (const auto* scope = std::get_if<format::Scope>(&event)) return scope->enter;
-  if (const auto* alloc = std::get_if<format::Alloc>(&event)) {
+  if (const auto* alloc = std::get_if<format::Alloc>(&event))
     return alloc->device.type == format::Device::Type::kCuda;
-  }
   return std::holds_alternative<format::Step>(event) ||  // perhaps a step that was not asked for
          std::holds_alternative<format::Launch>(event) ||
          std::holds_alternative<format::TensorStats>(event) ||
@@ -73,18 +72,15 @@ Engine::Engine(EngineOptions options)
              *this, controls_.captures(), values_, controls_.names(), &helpers_, settings_.poison}),
       nccl_({*this, definitions_, addresses_, journal_, controls_.captures(), controls_.names(),
              *this}) {
-  if (settings_.stacks == settings::Stacks::kAll) {
-    journal_.take_all_stacks();
-  }
+  if (settings_.stacks == settings::Stacks::kAll) journal_.take_all_stacks();
   (void)facts_.take_changed();  // they are part of the first META
 }
 
 void Engine::emit(const format::Event& event) noexcept {
   const EngineState state = process_state().get();
   if (state != EngineState::kActive && state != EngineState::kDraining) return;
-  if (const auto* loss = std::get_if<format::Loss>(&event)) {
+  if (const auto* loss = std::get_if<format::Loss>(&event))
     return queue_.lose(loss->reason, loss->count);
-  }
   if (is_wanted(event)) {
     if (begins_a_trace(event)) begin_trace();
     writer_.resume();
@@ -105,9 +101,8 @@ bool Engine::wants(format::KernelId kernel) noexcept {
 void Engine::report_memory(const void* pointer, int64_t bytes, uint64_t device) {
   const bool crowded = journal_.report(pointer, bytes, device);
   // Without a writer thread the calling thread makes room.
-  if (crowded && (!begun_.load(std::memory_order_relaxed) || writer_.paused())) {
+  if (crowded && (!begun_.load(std::memory_order_relaxed) || writer_.paused()))
     (void)journal_.apply_reports_if_free();
-  }
 }
 
 cupti::Interceptor* Engine::interceptor() noexcept {
@@ -169,9 +164,7 @@ bool Engine::apply_memory_reports(bool all) noexcept {
 
 /// Logs messages about patterns and rules, and records them.
 void Engine::say(uint32_t step, const std::vector<Notice>& lines) {
-  for (const Notice& line : lines) {
-    cupti::report(*this, step, line.message, line.text.c_str());
-  }
+  for (const Notice& line : lines) cupti::report(*this, step, line.message, line.text.c_str());
 }
 
 void Engine::report_matches() {
@@ -226,9 +219,8 @@ Status Engine::write_values(format::TraceWriter& writer, uint64_t max_bytes, boo
   constexpr uint64_t kTurnNs = 5'000'000;
   if (!last) return values_.write(writer, max_bytes, kTurnNs);
   const uint64_t begin = now_ns();
-  while (!values_.settle(kTurnNs) && now_ns() - begin < kValuesAtExitNs) {
+  while (!values_.settle(kTurnNs) && now_ns() - begin < kValuesAtExitNs)
     CONVTRACE_TRY(values_.write(writer, max_bytes, kTurnNs));
-  }
   CONVTRACE_TRY(values_.write(writer, max_bytes, kValuesAtExitNs));
   const bool full = writer.bytes_written() >= max_bytes;
   values_.close(full ? format::LossReason::kDiskBudget : format::LossReason::kExitDeadline);

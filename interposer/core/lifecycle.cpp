@@ -122,12 +122,10 @@ void set_up_log(const settings::Settings& settings, const Rank& rank, const std:
 
 /// Logs problems of the settings. @return whether there were any; then the host runs untraced.
 bool say_problems(const std::vector<std::string>& problems) {
-  for (const std::string& problem : problems) {
+  for (const std::string& problem : problems)
     log_line(messages::kBadSetting, "%s", problem.c_str());
-  }
-  if (!problems.empty()) {
+  if (!problems.empty())
     log_line(messages::kNotTraced, "this process is not traced, the program continues");
-  }
   return !problems.empty();
 }
 

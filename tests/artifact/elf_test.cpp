@@ -36,9 +36,8 @@ Names exported_symbols(const std::string& library) {
 Names needed_libraries(const std::string& library) {
   Names names;
   for (const auto& words : output_words({"readelf", "-dW", library})) {
-    if (words.size() > 1 && words[1] == "(NEEDED)") {
+    if (words.size() > 1 && words[1] == "(NEEDED)")
       names.insert(words.back().substr(1, words.back().size() - 2));
-    }
   }
   return names;
 }

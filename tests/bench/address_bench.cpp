@@ -186,9 +186,8 @@ double bytes_per_generation() {
   }
   std::shuffle(ranges.begin(), ranges.end(), random);
   uint64_t freed = 0;
-  for (size_t i = 0; i < ranges.size(); i += 2, ++freed) {
+  for (size_t i = 0; i < ranges.size(); i += 2, ++freed)
     addresses.release(ranges[i].base, ranges[i].source);
-  }
   return static_cast<double>(addresses.bytes() - fixed) /
          static_cast<double>(addresses.live_count() + freed);
 }

@@ -185,9 +185,8 @@ std::vector<double> bench_threads(Program& program, unsigned count, int repetiti
 Engine* record(const Program& program) {
   Engine* const engine = start_engine();
   if (engine == nullptr) return nullptr;
-  for (const CUdeviceptr pointer : program.memory) {
+  for (const CUdeviceptr pointer : program.memory)
     engine->report_memory(reinterpret_cast<const void*>(pointer), 1 << 20, 1);
-  }
   return engine;
 }
 

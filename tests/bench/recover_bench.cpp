@@ -75,9 +75,8 @@ int main(int argc, char** argv) {
   const uint64_t bytes = write_trace(path);
   (void)recover(path, bytes);  // brings it into the page cache
   std::vector<double> speeds;
-  for (int i = 0; i < (quick ? 15 : 51); ++i) {
+  for (int i = 0; i < (quick ? 15 : 51); ++i)
     speeds.push_back(static_cast<double>(bytes) * 1e-9 / recover(path, bytes));
-  }
   bench::Rows rows;
   rows.print({"recover.gb_per_s", "GB/s", bench::Goal::kAtLeast, 1,
               "absolute, one core: scan and checksums of an unclosed file in the page cache"},

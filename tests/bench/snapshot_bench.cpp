@@ -120,9 +120,8 @@ double entropy_bound(const Parts& parts, DType dtype) {
     split_planes(parts.raw(i), {}, form, planes);
     for (size_t p = 0; p < form.width; ++p) {
       std::array<double, 256> counts{};
-      for (size_t b = 0; b < plane_bytes; ++b) {
+      for (size_t b = 0; b < plane_bytes; ++b)
         ++counts[static_cast<uint8_t>(planes[p * plane_bytes + b])];
-      }
       for (const double count : counts) {
         if (count > 0) bits -= count * std::log2(count / static_cast<double>(plane_bytes));
       }

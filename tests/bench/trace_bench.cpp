@@ -154,9 +154,8 @@ class ChunkReader {
       const Result<Bytes> raw = payload_.read(entry);
       if (!raw.ok() || !decoder_.load(raw.value(), entry.header.item_count).ok()) std::abort();
       size_t count = 0;
-      for (auto batch = decoder_.next(); !batch.empty(); batch = decoder_.next()) {
+      for (auto batch = decoder_.next(); !batch.empty(); batch = decoder_.next())
         count += batch.size();
-      }
       if (count != entry.header.item_count) std::abort();
     }
   }

@@ -21,12 +21,10 @@ TrainingSteps::TrainingSteps(Definitions& definitions, uint64_t seed) : random_(
     kernels.push_back(definitions.intern_kernel({name, name}));
   }
   std::vector<StringId> scopes;
-  for (size_t i = 0; i < kScopes; ++i) {
+  for (size_t i = 0; i < kScopes; ++i)
     scopes.push_back(definitions.intern("transformer.h." + std::to_string(i) + ".mlp"));
-  }
-  for (size_t i = 0; i < kParameters + kActivations; ++i) {
+  for (size_t i = 0; i < kParameters + kActivations; ++i)
     buffers_.push_back({new_address(), ++generation_, (1 + below(4096)) * 512, kLaunches, 0});
-  }
   operands_.reserve(5 * kLaunches);  // launches refer to it
   for (size_t i = 0; i < kLaunches; ++i) make_launch(i, kernels, scopes);
   born_.resize(kLaunches);

@@ -231,20 +231,15 @@ FAKECUDA_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attrib
         *static_cast<unsigned*>(answers[i]) =
             facts->shared ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         break;
-      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *static_cast<unsigned*>(answers[i]) = 0;
-        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<unsigned*>(answers[i]) = 0; break;
       case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *static_cast<unsigned long long*>(answers[i]) = facts->id;
         break;
       case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *static_cast<CUdeviceptr*>(answers[i]) = facts->base;
         break;
-      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *static_cast<int*>(answers[i]) = 0;
-        break;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(answers[i]) = 0; break;
+      default: return CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_SUCCESS;

@@ -184,21 +184,15 @@ FAKECUPTI_EXPORT CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* devic
 
 FAKECUPTI_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
   switch (result) {
-    case CUPTI_SUCCESS:
-      *text = "CUPTI_SUCCESS";
-      break;
+    case CUPTI_SUCCESS: *text = "CUPTI_SUCCESS"; break;
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
       *text = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
       break;
     case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
       *text = "CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED";
       break;
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-      *text = "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
-      break;
-    default:
-      *text = "CUPTI_ERROR_UNKNOWN";
-      break;
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: *text = "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"; break;
+    default: *text = "CUPTI_ERROR_UNKNOWN"; break;
   }
   return CUPTI_SUCCESS;
 }

@@ -29,14 +29,10 @@ void run_put(const fakecuda_launch* launch) {
 template <typename T>
 T combine(const Exchange& exchange, T a, T b) {
   switch (exchange.op) {
-    case ncclProd:
-      return static_cast<T>(a * b);
-    case ncclMax:
-      return std::max(a, b);
-    case ncclMin:
-      return std::min(a, b);
-    default:
-      return static_cast<T>(a + b);
+    case ncclProd: return static_cast<T>(a * b);
+    case ncclMax: return std::max(a, b);
+    case ncclMin: return std::min(a, b);
+    default: return static_cast<T>(a + b);
   }
 }
 
@@ -70,17 +66,12 @@ void take(const Exchange& exchange, int rank, std::byte* out) {
   const auto& of_root = exchange.data[static_cast<size_t>(exchange.root)];
   switch (exchange.kind) {
     case Kind::kAllReduce:
-    case Kind::kReduce:
-      return reduce_any(exchange, 0, out);
+    case Kind::kReduce: return reduce_any(exchange, 0, out);
     case Kind::kReduceScatter:
       return reduce_any(exchange, static_cast<size_t>(rank) * exchange.count, out);
     case Kind::kBroadcast:
-    case Kind::kTransfer:
-      std::memcpy(out, of_root.data(), bytes);
-      return;
-    case Kind::kScatter:
-      std::memcpy(out, of_root.data() + own, bytes);
-      return;
+    case Kind::kTransfer: std::memcpy(out, of_root.data(), bytes); return;
+    case Kind::kScatter: std::memcpy(out, of_root.data() + own, bytes); return;
     case Kind::kAllGather:
     case Kind::kGather:
       for (size_t i = 0; i < exchange.data.size(); ++i)

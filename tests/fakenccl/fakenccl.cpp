@@ -192,24 +192,15 @@ struct Sizes {
 
 Sizes sizes_of(Kind kind, bool is_root, size_t ranks) {
   switch (kind) {
-    case Kind::kAllReduce:
-      return {1, 1};
-    case Kind::kBroadcast:
-      return {is_root ? size_t{1} : 0, 1};
-    case Kind::kReduce:
-      return {1, is_root ? size_t{1} : 0};
-    case Kind::kAllGather:
-      return {1, ranks};
-    case Kind::kReduceScatter:
-      return {ranks, 1};
-    case Kind::kAllToAll:
-      return {ranks, ranks};
-    case Kind::kGather:
-      return {1, is_root ? ranks : 0};
-    case Kind::kScatter:
-      return {is_root ? ranks : 0, 1};
-    case Kind::kTransfer:
-      break;
+    case Kind::kAllReduce: return {1, 1};
+    case Kind::kBroadcast: return {is_root ? size_t{1} : 0, 1};
+    case Kind::kReduce: return {1, is_root ? size_t{1} : 0};
+    case Kind::kAllGather: return {1, ranks};
+    case Kind::kReduceScatter: return {ranks, 1};
+    case Kind::kAllToAll: return {ranks, ranks};
+    case Kind::kGather: return {1, is_root ? ranks : 0};
+    case Kind::kScatter: return {is_root ? ranks : 0, 1};
+    case Kind::kTransfer: break;
   }
   return {0, 0};
 }

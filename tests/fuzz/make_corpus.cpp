@@ -53,9 +53,8 @@ Content sample_of_values() {
 void write(const std::string& path, Bytes bytes, Bytes prefix = {}) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream out(path, std::ios::binary);
-  for (const Bytes part : {prefix, bytes}) {
+  for (const Bytes part : {prefix, bytes})
     out.write(reinterpret_cast<const char*>(part.data()), static_cast<long>(part.size()));
-  }
 }
 
 /// Two steps of two modules with hashes, statistics, a stored value, a launch and a finding.
@@ -111,18 +110,13 @@ void write_payloads(const std::string& folder, const Content& trace) {
       case format::RecordKind::kEvents:
         write(folder + "/chunk/events-" + number, raw.value(), std::as_bytes(std::span(&count, 1)));
         break;
-      case format::RecordKind::kDefs:
-        write(folder + "/meta/defs-" + number, raw.value());
-        break;
-      case format::RecordKind::kMeta:
-        write(folder + "/meta/meta-" + number, raw.value());
-        break;
+      case format::RecordKind::kDefs: write(folder + "/meta/defs-" + number, raw.value()); break;
+      case format::RecordKind::kMeta: write(folder + "/meta/meta-" + number, raw.value()); break;
       case format::RecordKind::kIndex:
         write(folder + "/index/entries", raw.value());
         write(folder + "/index/cut", raw.value().first(raw.value().size() / 2));
         break;
-      default:
-        break;
+      default: break;
     }
   }
 }

@@ -13,8 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   format::TraceMeta meta;
   (void)reader::decode_meta(payload, meta);
   format::Definitions definitions;
-  if (reader::decode_defs(payload, definitions).ok()) {
+  if (reader::decode_defs(payload, definitions).ok())
     (void)reader::DefinitionCheck(definitions).resolves(format::Scope{});
-  }
   return 0;
 }

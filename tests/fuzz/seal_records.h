@@ -19,9 +19,8 @@ inline void seal_records(std::vector<std::byte>& bytes, uint32_t file_tag) {
     const size_t rest = bytes.size() - slot - kSlotBytes;
     const uint32_t stored = load_le<uint32_t>(&bytes[slot + 8]);
     store_le(&bytes[slot + 52], file_tag);
-    if (stored <= rest) {
+    if (stored <= rest)
       store_le(&bytes[slot + 56], checksum32(Bytes(bytes).subspan(slot + kSlotBytes, stored)));
-    }
     store_le(&bytes[slot + 60], checksum32(Bytes(bytes).subspan(slot, 60)));
   }
 }

@@ -60,14 +60,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   switch (data[0]) {
-    case 't':
-      load_file(text);
-      break;
-    case 's':
-      parse_sets(text);
-      break;
-    default:
-      match(text);
+    case 't': load_file(text); break;
+    case 's': parse_sets(text); break;
+    default: match(text);
   }
   return 0;
 }

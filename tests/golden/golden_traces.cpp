@@ -346,9 +346,8 @@ std::string json_of(const std::string& path) {
   if (!opened.ok()) return {};
   const TraceMeta& meta = opened.value()->meta();
   std::string text = tools::meta_record_json(meta).dump() + '\n';
-  while (const Event* event = opened.value()->next()) {
+  while (const Event* event = opened.value()->next())
     text += tools::event_json(*event, opened.value()->definitions(), meta.rank).dump() + '\n';
-  }
   return text;
 }
 

@@ -112,19 +112,16 @@ bool plant(Fault& fault, Program& program, const Model& model, const Layout& lay
       return mark_one(fault, program, random, [](const Instruction& i) {
                return i.what == Do::kInput || i.what == Do::kPartial || i.what == Do::kBackward;
              }) != nullptr;
-    case FaultKind::kScale:
-      return scale(fault, program);
+    case FaultKind::kScale: return scale(fault, program);
     case FaultKind::kLost:
       return mark_one(fault, program, random,
                       [](const Instruction& i) { return is_parts(i.use); }) != nullptr;
-    case FaultKind::kFlip:
-      return flip(fault, program, layout, random);
+    case FaultKind::kFlip: return flip(fault, program, layout, random);
     case FaultKind::kSkip:
       return mark_one(fault, program, random, [](const Instruction& i) {
                return i.what == Do::kCollective && i.use != Use::kBarrier;
              }) != nullptr;
-    case FaultKind::kSwap:
-      return swap_two(fault, program, model, layout, groups, random);
+    case FaultKind::kSwap: return swap_two(fault, program, model, layout, groups, random);
     case FaultKind::kStale:
       return mark_one(fault, program, random,
                       [](const Instruction& i) { return i.what == Do::kUpdate; }) != nullptr;

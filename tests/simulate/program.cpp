@@ -130,41 +130,27 @@ format::DType Model::type_of(uint32_t layer) const {
 UseInfo info_of(Use use, const Model& model, const Layout& layout) {
   using enum GroupKind;
   switch (use) {
-    case Use::kInitial:
-      return {"broadcast", "", kData, Phase::kCommunication};
-    case Use::kForward:
-      return {"all_reduce", "sum", kTensor, Phase::kForward, true};
-    case Use::kLogits:
-      return {"all_gather", "", kTensor, Phase::kForward};
-    case Use::kHeadBackward:
-      return {"all_reduce", "sum", kTensor, Phase::kBackward};
-    case Use::kBackward:
-      return {"all_reduce", "sum", kTensor, Phase::kBackward, true};
-    case Use::kSendOn:
-      return {"send", "", kPipeline, Phase::kForward};
-    case Use::kReceiveOn:
-      return {"recv", "", kPipeline, Phase::kForward};
-    case Use::kSendBack:
-      return {"send", "", kPipeline, Phase::kBackward};
-    case Use::kReceiveBack:
-      return {"recv", "", kPipeline, Phase::kBackward};
-    case Use::kLoss:
-      return {"all_reduce", "avg", kData, Phase::kLoss};
+    case Use::kInitial: return {"broadcast", "", kData, Phase::kCommunication};
+    case Use::kForward: return {"all_reduce", "sum", kTensor, Phase::kForward, true};
+    case Use::kLogits: return {"all_gather", "", kTensor, Phase::kForward};
+    case Use::kHeadBackward: return {"all_reduce", "sum", kTensor, Phase::kBackward};
+    case Use::kBackward: return {"all_reduce", "sum", kTensor, Phase::kBackward, true};
+    case Use::kSendOn: return {"send", "", kPipeline, Phase::kForward};
+    case Use::kReceiveOn: return {"recv", "", kPipeline, Phase::kForward};
+    case Use::kSendBack: return {"send", "", kPipeline, Phase::kBackward};
+    case Use::kReceiveBack: return {"recv", "", kPipeline, Phase::kBackward};
+    case Use::kLoss: return {"all_reduce", "avg", kData, Phase::kLoss};
     case Use::kBucket:
       return {model.sharded ? "reduce_scatter" : "all_reduce", "sum", kData, Phase::kBackward,
               true};
-    case Use::kNorm:
-      return {"all_reduce", "sum", kWorld, Phase::kOptimizer};
-    case Use::kParameters:
-      return {"all_gather", "", kData, Phase::kOptimizer, true};
-    case Use::kMetric:
-      return {"reduce", "sum", kData, Phase::kCommunication};
+    case Use::kNorm: return {"all_reduce", "sum", kWorld, Phase::kOptimizer};
+    case Use::kParameters: return {"all_gather", "", kData, Phase::kOptimizer, true};
+    case Use::kMetric: return {"reduce", "sum", kData, Phase::kCommunication};
     case Use::kTimes:
       if (layout.ranks > kMostGathered) return {"reduce", "sum", kWorld, Phase::kCommunication};
       return {"gather", "", kWorld, Phase::kCommunication};
     case Use::kBarrier:
-    case Use::kNone:
-      break;
+    case Use::kNone: break;
   }
   return {"barrier", "", kWorld, Phase::kCommunication};
 }

@@ -41,56 +41,23 @@ void Rank::compute() {
   const Instruction& at = next();
   now_ns += 5'000 + mixed(now_ns ^ rank_) % 16 * 1'000;
   switch (at.what) {
-    case Do::kInput:
-      input(at);
-      break;
-    case Do::kPartial:
-      partial(at);
-      break;
-    case Do::kFinish:
-      finish(at);
-      break;
-    case Do::kHead:
-      head();
-      break;
-    case Do::kLoss:
-      loss(at);
-      break;
-    case Do::kBackwardBegin:
-      record(Record::Kind::kEnter, Phase::kBackward, 0, 0);
-      break;
-    case Do::kLossGradient:
-      loss_gradient(at);
-      break;
-    case Do::kHeadFinish:
-      gradient_ = buffer_;
-      break;
-    case Do::kBackward:
-      backward(at);
-      break;
-    case Do::kBackwardFinish:
-      backward_finish(at);
-      break;
-    case Do::kPack:
-      pack(at);
-      break;
-    case Do::kBackwardEnd:
-      record(Record::Kind::kLeave, Phase::kBackward, 0, 0);
-      break;
-    case Do::kNorm:
-      norm();
-      break;
-    case Do::kClip:
-      clip();
-      break;
-    case Do::kUpdate:
-      update(at);
-      break;
-    case Do::kInitial:
-      record_parameters(Phase::kForward);
-      break;
-    case Do::kCollective:
-      break;
+    case Do::kInput: input(at); break;
+    case Do::kPartial: partial(at); break;
+    case Do::kFinish: finish(at); break;
+    case Do::kHead: head(); break;
+    case Do::kLoss: loss(at); break;
+    case Do::kBackwardBegin: record(Record::Kind::kEnter, Phase::kBackward, 0, 0); break;
+    case Do::kLossGradient: loss_gradient(at); break;
+    case Do::kHeadFinish: gradient_ = buffer_; break;
+    case Do::kBackward: backward(at); break;
+    case Do::kBackwardFinish: backward_finish(at); break;
+    case Do::kPack: pack(at); break;
+    case Do::kBackwardEnd: record(Record::Kind::kLeave, Phase::kBackward, 0, 0); break;
+    case Do::kNorm: norm(); break;
+    case Do::kClip: clip(); break;
+    case Do::kUpdate: update(at); break;
+    case Do::kInitial: record_parameters(Phase::kForward); break;
+    case Do::kCollective: break;
   }
   ++at_;
 }
@@ -124,35 +91,25 @@ Call Rank::prepare() const {
 
 Value Rank::outgoing(const Instruction& at) const {
   switch (at.use) {
-    case Use::kInitial:
-      return packed_parameters(world_.model.buckets[at.bucket]);
+    case Use::kInitial: return packed_parameters(world_.model.buckets[at.bucket]);
     case Use::kForward:
     case Use::kLogits:
     case Use::kHeadBackward:
-    case Use::kBackward:
-      return buffer_;
-    case Use::kSendOn:
-      return x_;
-    case Use::kSendBack:
-      return gradient_;
-    case Use::kLoss:
-      return losses_;
-    case Use::kBucket:
-      return buckets_[at.bucket];
-    case Use::kNorm:
-      return norm_;
-    case Use::kParameters:
-      return updated_shard(at.bucket);
-    case Use::kMetric:
-      return world_.maker.make(DType::kF32, {losses_->elements[0], 4096});
+    case Use::kBackward: return buffer_;
+    case Use::kSendOn: return x_;
+    case Use::kSendBack: return gradient_;
+    case Use::kLoss: return losses_;
+    case Use::kBucket: return buckets_[at.bucket];
+    case Use::kNorm: return norm_;
+    case Use::kParameters: return updated_shard(at.bucket);
+    case Use::kMetric: return world_.maker.make(DType::kF32, {losses_->elements[0], 4096});
     case Use::kTimes: {
       Random random(seed_of({world_.seed, rank_, step_}));
       std::vector<float> times(4);
       for (float& time : times) time = 1 + 0.1F * random.unit();
       return world_.maker.make(DType::kF32, std::move(times));
     }
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -237,27 +194,14 @@ void Rank::take(const Instruction& at, const Value& value) {
     case Use::kForward:
     case Use::kLogits:
     case Use::kHeadBackward:
-    case Use::kBackward:
-      buffer_ = value;
-      break;
-    case Use::kReceiveOn:
-      x_ = value;
-      break;
-    case Use::kReceiveBack:
-      gradient_ = value;
-      break;
-    case Use::kBucket:
-      buckets_[at.bucket] = value;
-      break;
-    case Use::kNorm:
-      norm_ = value;
-      break;
+    case Use::kBackward: buffer_ = value; break;
+    case Use::kReceiveOn: x_ = value; break;
+    case Use::kReceiveBack: gradient_ = value; break;
+    case Use::kBucket: buckets_[at.bucket] = value; break;
+    case Use::kNorm: norm_ = value; break;
     case Use::kInitial:
-    case Use::kParameters:
-      unpack(world_.model.buckets[at.bucket], value);
-      break;
-    default:
-      break;
+    case Use::kParameters: unpack(world_.model.buckets[at.bucket], value); break;
+    default: break;
   }
 }
 
@@ -270,28 +214,18 @@ void Rank::strike(const Instruction& at, const char* what, Value* value) const {
       fault.op.empty() ? std::string(what)
                        : fault.op + ' ' + std::to_string(fault.number) + " of " + fault.group;
   switch (fault.origin.kind) {
-    case FaultKind::kNan:
-      fault.text = "an element of " + where + " is NaN";
-      break;
+    case FaultKind::kNan: fault.text = "an element of " + where + " is NaN"; break;
     case FaultKind::kScale:
       fault.text = "what it sends is " + std::to_string(fault.factor) +
                    " times what it should be, from " + where + " on";
       break;
-    case FaultKind::kLost:
-      fault.text = "what it sends is lost in " + where;
-      break;
-    case FaultKind::kFlip:
-      fault.text = "a bit flips in what it has of " + where;
-      break;
+    case FaultKind::kLost: fault.text = "what it sends is lost in " + where; break;
+    case FaultKind::kFlip: fault.text = "a bit flips in what it has of " + where; break;
     case FaultKind::kSkip:
       fault.text = "it leaves out a call of " + fault.op + " in " + fault.group;
       break;
-    case FaultKind::kSwap:
-      fault.text = "it calls " + where + " a call too early";
-      break;
-    case FaultKind::kStale:
-      fault.text = "its parameters are not updated";
-      break;
+    case FaultKind::kSwap: fault.text = "it calls " + where + " a call too early"; break;
+    case FaultKind::kStale: fault.text = "its parameters are not updated"; break;
   }
 }
 

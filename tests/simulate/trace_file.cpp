@@ -78,21 +78,16 @@ StringId TraceFile::id(Name name) {
 Event TraceFile::event_of(const Record& record) {
   const Place place{id(record.scope), record.call, record.phase};
   switch (record.kind) {
-    case Record::Kind::kStep:
-      return Step{};
-    case Record::Kind::kEnter:
-      return Scope{.header = {}, .place = place, .enter = true};
-    case Record::Kind::kLeave:
-      return Scope{.header = {}, .place = place, .enter = false};
+    case Record::Kind::kStep: return Step{};
+    case Record::Kind::kEnter: return Scope{.header = {}, .place = place, .enter = true};
+    case Record::Kind::kLeave: return Scope{.header = {}, .place = place, .enter = false};
     case Record::Kind::kFact:
       return Fact{.header = {},
                   .scope = {},
                   .name = id(record.op),
                   .value = world_.names.text(record.slot)};
-    case Record::Kind::kCollective:
-      return collective_of(record);
-    case Record::Kind::kStats:
-      break;
+    case Record::Kind::kCollective: return collective_of(record);
+    case Record::Kind::kStats: break;
   }
   return stats_of(record);
 }

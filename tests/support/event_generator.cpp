@@ -90,9 +90,8 @@ class EventGenerator::Filler {
     sketch = {};
     if (from_.below(2) == 0) return;
     sketch.exponent = static_cast<int16_t>(bits() | 1);
-    for (float& bucket : sketch.bucket) {
+    for (float& bucket : sketch.bucket)
       bucket = std::bit_cast<float>(static_cast<uint32_t>(bits()));
-    }
   }
 
   template <typename Kind>

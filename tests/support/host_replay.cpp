@@ -115,22 +115,18 @@ Partial tile_partial(const BlockInput& in, Variant variant, SampleRecord& record
   if (in.tensor.hash_only != 0) {
     switch (bits_dtype(dtype)) {
 #define CONVTRACE_X(D) \
-  case DType::D:       \
-    return hash_of<DType::D>(in);
+  case DType::D: return hash_of<DType::D>(in);
       CONVTRACE_BITS_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-      default:
-        return {};
+      default: return {};
     }
   }
   switch (dtype) {
 #define CONVTRACE_X(D) \
-  case DType::D:       \
-    return tile_of<DType::D>(in, variant, record);
+  case DType::D: return tile_of<DType::D>(in, variant, record);
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-    default:
-      return {};
+    default: return {};
   }
 }
 

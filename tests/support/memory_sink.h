@@ -23,9 +23,8 @@ class MemorySink final : public format::Sink {
       : bytes_(std::move(bytes)), capacity_(capacity) {}
 
   [[nodiscard]] Status append(Bytes a, Bytes b) noexcept override {
-    if (bytes_->size() + a.size() + b.size() > capacity_) {
+    if (bytes_->size() + a.size() + b.size() > capacity_)
       return Status::make(StatusCode::kNoSpace, "append", ENOSPC);
-    }
     bytes_->insert(bytes_->end(), a.begin(), a.end());
     bytes_->insert(bytes_->end(), b.begin(), b.end());
     return kOkStatus;

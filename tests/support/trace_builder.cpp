@@ -233,9 +233,8 @@ TraceBuilder& TraceBuilder::stats(const StatsSpec& spec) {
   std::vector<std::byte> samples = samples_of(spec.values, spec.dtype);
   samples.resize(spec.sample_bytes.value_or(samples.size()));
   if (spec.sampled) e.samples = samples;
-  if (e.capture == Capture::kSnapshot && !spec.values.empty()) {
+  if (e.capture == Capture::kSnapshot && !spec.values.empty())
     impl_->store({e.stats.hash, e.bytes}, spec.dtype, std::as_bytes(std::span(spec.values)));
-  }
   return event(e);
 }
 
@@ -422,9 +421,8 @@ Sketch sketch_of(const std::vector<float>& values) {
   int exponent = 0;
   std::frexp(largest, &exponent);
   sketch.exponent = static_cast<int16_t>(exponent);
-  for (size_t i = 0; i < sums.size(); ++i) {
+  for (size_t i = 0; i < sums.size(); ++i)
     sketch.bucket[i] = static_cast<float>(std::ldexp(sums[i], -exponent));
-  }
   return sketch;
 }
 

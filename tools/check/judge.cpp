@@ -17,12 +17,9 @@ using format::StringId;
 
 Severity severity_of(format::Level level) {
   switch (level) {
-    case format::Level::kError:
-      return Severity::kError;
-    case format::Level::kWarning:
-      return Severity::kWarning;
-    default:
-      return Severity::kHint;
+    case format::Level::kError: return Severity::kError;
+    case format::Level::kWarning: return Severity::kWarning;
+    default: return Severity::kHint;
   }
 }
 
@@ -40,18 +37,15 @@ const char* cause_of(format::FindingKind kind) {
     case Kind::kAutotuneMutation:
       return "mutation: an autotuner that tries a kernel again and again on memory that it writes "
              "in place (restore_value, reset_to_zero)";
-    case Kind::kNeverWritten:
-      return "an op that leaves a part of its output as it was allocated";
+    case Kind::kNeverWritten: return "an op that leaves a part of its output as it was allocated";
     case Kind::kUsedBeforeWait:
       return "a missing wait(): an asynchronous collective may still use the tensor";
     case Kind::kReceiveOverlaps:
       return "a buffer that is received into while somebody else still needs what lies there";
     case Kind::kOverwritten:
       return "a kernel that writes, through a raw pointer, memory that somebody still needs";
-    case Kind::kAliasPatternDiffers:
-      return "memory that two tensors share in one run alone";
-    default:
-      return "memory that was given back while something still used it";
+    case Kind::kAliasPatternDiffers: return "memory that two tensors share in one run alone";
+    default: return "memory that was given back while something still used it";
   }
 }
 
@@ -177,10 +171,8 @@ class Judge {
       case Role::kInput:
       case Role::kOutput:
       case Role::kGradOutput:
-      case Role::kGradInput:
-        break;
-      default:
-        return;
+      case Role::kGradInput: break;
+      default: return;
     }
     value.samples_at = step.samples.size();
     value.sample_bytes = static_cast<uint32_t>(event.samples.size());

@@ -56,41 +56,26 @@ uint32_t component_bytes(DType dtype) {
 double decode_component(DType dtype, const std::byte* bits) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kC128:
-      return load<double>(bits);
+    case DType::kC128: return load<double>(bits);
     case DType::kF32:
-    case DType::kC64:
-      return static_cast<double>(load<float>(bits));
-    case DType::kF16:
-      return decode_small_float(load<uint16_t>(bits), 5, 10, true);
+    case DType::kC64: return static_cast<double>(load<float>(bits));
+    case DType::kF16: return decode_small_float(load<uint16_t>(bits), 5, 10, true);
     case DType::kBF16:
       return static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(bits)} << 16));
-    case DType::kF8E4M3FN:
-      return decode_small_float(load<uint8_t>(bits), 4, 3, false);
-    case DType::kF8E5M2:
-      return decode_small_float(load<uint8_t>(bits), 5, 2, true);
-    case DType::kF4E2M1FN:
-      return decode_f4(load<uint8_t>(bits));
-    case DType::kF8E8M0FNU:
-      return decode_exponent(load<uint8_t>(bits));
-    case DType::kI8:
-      return load<int8_t>(bits);
-    case DType::kI16:
-      return load<int16_t>(bits);
-    case DType::kI32:
-      return load<int32_t>(bits);
-    case DType::kI64:
-      return static_cast<double>(load<int64_t>(bits));
-    case DType::kU16:
-      return load<uint16_t>(bits);
-    case DType::kU32:
-      return load<uint32_t>(bits);
-    case DType::kU64:
-      return static_cast<double>(load<uint64_t>(bits));
+    case DType::kF8E4M3FN: return decode_small_float(load<uint8_t>(bits), 4, 3, false);
+    case DType::kF8E5M2: return decode_small_float(load<uint8_t>(bits), 5, 2, true);
+    case DType::kF4E2M1FN: return decode_f4(load<uint8_t>(bits));
+    case DType::kF8E8M0FNU: return decode_exponent(load<uint8_t>(bits));
+    case DType::kI8: return load<int8_t>(bits);
+    case DType::kI16: return load<int16_t>(bits);
+    case DType::kI32: return load<int32_t>(bits);
+    case DType::kI64: return static_cast<double>(load<int64_t>(bits));
+    case DType::kU16: return load<uint16_t>(bits);
+    case DType::kU32: return load<uint32_t>(bits);
+    case DType::kU64: return static_cast<double>(load<uint64_t>(bits));
     case DType::kUnknown:
     case DType::kU8:
-    case DType::kBool:
-      return load<uint8_t>(bits);
+    case DType::kBool: return load<uint8_t>(bits);
   }
   return 0;
 }
@@ -109,9 +94,8 @@ std::vector<std::byte> as_samples(DType dtype, std::vector<std::byte> value) {
 std::vector<double> decode_elements(DType dtype, std::span<const std::byte> raw) {
   const size_t step = component_bytes(dtype);
   std::vector<double> values(raw.size() / step);
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < values.size(); ++i)
     values[i] = decode_component(dtype, raw.data() + i * step);
-  }
   return values;
 }
 

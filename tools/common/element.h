@@ -33,13 +33,10 @@ namespace convtrace::tools {
 /// `value` is min or max (signed for signed dtypes).
 [[nodiscard]] inline double extreme_as_double(format::DType dtype, format::Scalar value) {
   switch (format::number_class(dtype)) {
-    case format::NumberClass::kFloat:
-      return value.as_f64();
-    case format::NumberClass::kSigned:
-      return static_cast<double>(value.as_i64());
+    case format::NumberClass::kFloat: return value.as_f64();
+    case format::NumberClass::kSigned: return static_cast<double>(value.as_i64());
     case format::NumberClass::kUnsigned:
-    case format::NumberClass::kBytes:
-      break;
+    case format::NumberClass::kBytes: break;
   }
   return static_cast<double>(value.as_u64());
 }

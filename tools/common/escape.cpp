@@ -69,23 +69,12 @@ std::string quote_markup(std::string_view safe_text) {
   std::string out;
   for (const char c : safe_text) {
     switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
     }
   }
   return out;
@@ -95,9 +84,8 @@ std::string escape_markup(std::string_view text) { return quote_markup(escape_te
 
 std::string escape_csv(std::string_view text) {
   std::string out = "\"";
-  if (!text.empty() && std::string_view("=+-@").find(text.front()) != std::string_view::npos) {
+  if (!text.empty() && std::string_view("=+-@").find(text.front()) != std::string_view::npos)
     out += '\'';
-  }
   for (const char c : escape_text(text)) {
     out += c;
     if (c == '"') out += c;
@@ -127,9 +115,8 @@ std::string quote_toml(std::string_view text) {
 std::string quote_shell(std::string_view text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos)
     return std::string(text);
-  }
   std::string out = "'";
   while (!text.empty()) {
     const CodePoint point = decode_first(text);

@@ -76,9 +76,8 @@ Json stats_json(const format::Stats& s, format::DType dtype, format::Capture cap
     json["std"] = json_number(s.std);
     Json& sketch = json["sketch"];
     if (s.sketch.is_known()) {
-      for (const float bucket : s.sketch.bucket) {
+      for (const float bucket : s.sketch.bucket)
         sketch.push_back(json_number(std::ldexp(static_cast<double>(bucket), s.sketch.exponent)));
-      }
     }
   }
   json["hash"] = hex_text(s.hash);

@@ -67,9 +67,8 @@ std::string module_text(std::string_view scope) {
 
 std::string status_text(const Status& status) {
   // The system's own words say more than "input/output error".
-  if (status.code == StatusCode::kIoError && status.detail != 0) {
+  if (status.code == StatusCode::kIoError && status.detail != 0)
     return std::strerror(static_cast<int>(status.detail));
-  }
   std::string text = to_string(status.code);
   switch (status.code) {
     case StatusCode::kNoSpace:
@@ -79,11 +78,8 @@ std::string status_text(const Status& status) {
       }
       break;
     case StatusCode::kUnsupportedVersion:
-    case StatusCode::kUnsupportedFeature:
-      text += " (" + std::to_string(status.detail) + ')';
-      break;
-    default:
-      break;
+    case StatusCode::kUnsupportedFeature: text += " (" + std::to_string(status.detail) + ')'; break;
+    default: break;
   }
   return text;
 }
@@ -142,12 +138,9 @@ std::string kernel_title(std::string_view name) {
 
 std::string device_text(format::Device device) {
   switch (device.type) {
-    case format::Device::Type::kCpu:
-      return "cpu";
-    case format::Device::Type::kCuda:
-      return "cuda:" + std::to_string(device.index);
-    case format::Device::Type::kOther:
-      break;
+    case format::Device::Type::kCpu: return "cpu";
+    case format::Device::Type::kCuda: return "cuda:" + std::to_string(device.index);
+    case format::Device::Type::kOther: break;
   }
   return "other:" + std::to_string(device.index);
 }
@@ -155,9 +148,8 @@ std::string device_text(format::Device device) {
 std::vector<std::string> stack_texts(const format::Definitions& definitions,
                                      format::StackId stack) {
   std::vector<std::string> frames;
-  for (const format::StringId frame : definitions.stack(stack)) {
+  for (const format::StringId frame : definitions.stack(stack))
     frames.emplace_back(definitions.text(frame));
-  }
   return frames;
 }
 

@@ -160,16 +160,12 @@ void describe_options(CLI::App& app, Options& options) {
 
 DiffExitCode exit_code(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kSame:
-      return DiffExitCode::kSame;
-    case Verdict::kDiverged:
-      return DiffExitCode::kDiverged;
+    case Verdict::kSame: return DiffExitCode::kSame;
+    case Verdict::kDiverged: return DiffExitCode::kDiverged;
     case Verdict::kNotComparable:
     case Verdict::kIncomplete:
-    case Verdict::kCannotTell:
-      return DiffExitCode::kNotComparable;
-    case Verdict::kFindings:
-      return DiffExitCode::kFindings;
+    case Verdict::kCannotTell: return DiffExitCode::kNotComparable;
+    case Verdict::kFindings: return DiffExitCode::kFindings;
   }
   return DiffExitCode::kUsage;
 }
@@ -188,12 +184,10 @@ bool read_rules(const Options& options, DiffInputs& inputs, std::ostream& err) {
   for (const std::string& word : options.ignored) {
     if (auto rule = parse_ignored(word)) inputs.rules.ignored.push_back(*std::move(rule));
   }
-  if (options.exact != "auto") {
+  if (options.exact != "auto")
     inputs.rules.exact = options.exact == "on" ? ExactChoice::kOn : ExactChoice::kOff;
-  }
-  if (options.layouts != "auto") {
+  if (options.layouts != "auto")
     inputs.rules.layouts = options.layouts == "whole" ? LayoutChoice::kWhole : LayoutChoice::kRanks;
-  }
   return true;
 }
 

@@ -50,14 +50,10 @@ Json cut(const std::vector<std::string>& texts, size_t most) {
 
 Json confidence_json(Confidence confidence) {
   switch (confidence) {
-    case Confidence::kPossible:
-      return "possible";
-    case Confidence::kLikely:
-      return "likely";
-    case Confidence::kProven:
-      return "proven";
-    case Confidence::kNone:
-      break;
+    case Confidence::kPossible: return "possible";
+    case Confidence::kLikely: return "likely";
+    case Confidence::kProven: return "proven";
+    case Confidence::kNone: break;
   }
   return {};
 }

@@ -168,8 +168,7 @@ class Comparer {
         one.text = one.name + ": what is recorded of it cannot be put together.";
         return;
       case Alike::kReordered:
-      case Alike::kUnlike:
-        break;
+      case Alike::kUnlike: break;
     }
     const bool may_lack_pieces = a_.lacks_ranks || b_.lacks_ranks;
     if (may_lack_pieces &&

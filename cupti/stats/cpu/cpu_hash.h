@@ -149,9 +149,8 @@ class BlockHash {
   /// As many rows as a vector has lanes, whose sums' lanes then add up for all rows together.
   void add_many(const std::byte* data) {
     RowSums rows[kWide];
-    for (uint32_t row = 0; row < kWide; row += kRowsAtOnce, data += kRowsAtOnce * kRowBytes) {
+    for (uint32_t row = 0; row < kWide; row += kRowsAtOnce, data += kRowsAtOnce * kRowBytes)
       sum_rows<kRowsAtOnce, true>(data, kRowWords, rows + row);
-    }
     uint64_t sums[3][kWide];
     for (uint32_t i = 0; i < 3; ++i) {
       U64s of_rows[kWide];

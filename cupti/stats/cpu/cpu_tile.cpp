@@ -18,9 +18,8 @@ struct Runnable {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
       functions[count++] = cpu_tile_avx512;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       functions[count++] = cpu_tile_avx2;
-    }
 #endif
     functions[count++] = cpu_tile_baseline;
   }

@@ -162,12 +162,10 @@ Partial CONVTRACE_CPU_TILE(const Layout& layout, const Tiling& tiling, uint32_t 
   }
   switch (layout.dtype) {
 #define CONVTRACE_X(D) \
-  case DType::D:       \
-    return tile_of<DType::D>(layout, tiling, tile);
+  case DType::D: return tile_of<DType::D>(layout, tiling, tile);
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-    default:
-      return {};
+    default: return {};
   }
 }
 

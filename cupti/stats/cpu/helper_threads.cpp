@@ -55,16 +55,13 @@ void HelperThreads::share(const Loop& loop) noexcept {
   // A helper says that it is active before it looks whether the loop is open: either it sees that
   // it is not, or it is seen here.
   open_.store(false);
-  for (uint32_t active = active_.load(); active != 0; active = active_.load()) {
-    active_.wait(active);
-  }
+  for (uint32_t active = active_.load(); active != 0; active = active_.load()) active_.wait(active);
   taken_.store(false, std::memory_order_release);
 }
 
 void HelperThreads::take_turns() noexcept {
-  for (uint32_t turn = next_.fetch_add(1); turn < loop_.turns; turn = next_.fetch_add(1)) {
+  for (uint32_t turn = next_.fetch_add(1); turn < loop_.turns; turn = next_.fetch_add(1))
     loop_.call(loop_.work, turn);
-  }
 }
 
 void HelperThreads::help() noexcept {

@@ -40,9 +40,8 @@ CONVTRACE_HD void write_element(uint64_t address, uint32_t size, uint64_t bits) 
 CONVTRACE_HD void write_leading(const TensorInput& in, uint64_t slot, uint32_t thread) {
   const uint32_t size = bytes_of(in.tensor.dtype);
   const uint64_t out = slot + sizeof(ResultSlot);
-  for (uint32_t i = thread; i < in.tensor.leading; i += kThreads) {
+  for (uint32_t i = thread; i < in.tensor.leading; i += kThreads)
     write_element(out + uint64_t{i} * size, size, value_bits(in, i));
-  }
 }
 
 /// One thread's part of a copy in logical order. @param to  CopyJob::to. @param first of the groups,

@@ -260,22 +260,18 @@ __device__ void make_partial(const BlockInput& in, uint32_t variant, Partial& pa
   if (in.tensor.hash_only != 0) {
     switch (bits_dtype(dtype)) {
 #define CONVTRACE_X(D) \
-  case DType::D:       \
-    return gather_hash<DType::D>(in, partial);
+  case DType::D: return gather_hash<DType::D>(in, partial);
       CONVTRACE_BITS_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-      default:
-        return;
+      default: return;
     }
   }
   switch (dtype) {
 #define CONVTRACE_X(D) \
-  case DType::D:       \
-    return gather_tile<DType::D>(in, variant, partial, record);
+  case DType::D: return gather_tile<DType::D>(in, variant, partial, record);
     CONVTRACE_WALKED_DTYPES(CONVTRACE_X)
 #undef CONVTRACE_X
-    default:
-      return;
+    default: return;
   }
 }
 

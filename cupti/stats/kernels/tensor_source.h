@@ -48,9 +48,8 @@ CONVTRACE_HD_COLD uint64_t read_element(uint64_t address, uint32_t size) {
     return *pointer_to<const uint64_t>(address);
   }
   uint64_t bits = 0;
-  for (uint32_t i = 0; i < size; ++i) {
+  for (uint32_t i = 0; i < size; ++i)
     bits |= uint64_t{*pointer_to<const uint8_t>(address + i)} << (8 * i);
-  }
   return bits;
 }
 
@@ -87,9 +86,7 @@ CONVTRACE_HD_COLD uint64_t value_bits(const TensorInput& in, uint64_t index) {
 CONVTRACE_HD_COLD Group gather_group(const TensorInput& in, uint64_t first, uint32_t valid) {
   const uint32_t size = bytes_of(in.tensor.dtype);
   uint64_t stride = size;
-  if (in.tensor.rank != 0) {
-    stride *= static_cast<uint64_t>(in.dims[in.tensor.rank - 1u].stride);
-  }
+  if (in.tensor.rank != 0) stride *= static_cast<uint64_t>(in.dims[in.tensor.rank - 1u].stride);
   uint64_t halves[2] = {};
   Located at = {};
   CONVTRACE_ROLLED

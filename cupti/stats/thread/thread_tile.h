@@ -94,14 +94,10 @@ CONVTRACE_HD uint64_t thread_hash(const Source& source, TileExtent tile, uint32_
 /// @return the unsigned type of the same size.
 CONVTRACE_HD constexpr DType bits_dtype(DType dtype) {
   switch (format::element_bytes(dtype)) {
-    case 1:
-      return DType::kU8;
-    case 2:
-      return DType::kU16;
-    case 4:
-      return DType::kU32;
-    default:
-      return DType::kU64;
+    case 1: return DType::kU8;
+    case 2: return DType::kU16;
+    case 4: return DType::kU32;
+    default: return DType::kU64;
   }
 }
 

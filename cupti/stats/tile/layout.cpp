@@ -41,14 +41,10 @@ void copy_run(uint32_t size, const std::byte* from, int64_t stride_bytes, uint64
     return;
   }
   switch (size) {
-    case 1:
-      return copy_run<uint8_t>(from, stride_bytes, count, out);
-    case 2:
-      return copy_run<uint16_t>(from, stride_bytes, count, out);
-    case 4:
-      return copy_run<uint32_t>(from, stride_bytes, count, out);
-    default:
-      return copy_run<uint64_t>(from, stride_bytes, count, out);
+    case 1: return copy_run<uint8_t>(from, stride_bytes, count, out);
+    case 2: return copy_run<uint16_t>(from, stride_bytes, count, out);
+    case 4: return copy_run<uint32_t>(from, stride_bytes, count, out);
+    default: return copy_run<uint64_t>(from, stride_bytes, count, out);
   }
 }
 
@@ -57,9 +53,8 @@ void copy_run(uint32_t size, const std::byte* from, int64_t stride_bytes, uint64
 Status flatten(const TensorView& view, Layout& layout) noexcept {
   constexpr auto kSite = "flatten";
   layout = {};
-  if (view.rank > format::kMaxDims) {
+  if (view.rank > format::kMaxDims)
     return Status::make(StatusCode::kInvalidArgument, kSite, view.rank);
-  }
   layout.data = static_cast<const std::byte*>(view.data);
   layout.dtype = walked_dtype(view.dtype);
   const auto parts = format::element_bytes(view.dtype) / format::element_bytes(layout.dtype);
@@ -76,9 +71,8 @@ Status flatten(const TensorView& view, Layout& layout) noexcept {
   if (too_many || elements > limit) return Status::make(StatusCode::kLimitExceeded, kSite);
   if (view.data == nullptr) return Status::make(StatusCode::kInvalidArgument, kSite);
   layout.count = elements * parts;
-  for (uint32_t i = 0; i < view.rank; ++i) {
+  for (uint32_t i = 0; i < view.rank; ++i)
     append(layout, static_cast<uint64_t>(view.shape[i]), view.strides[i] * parts);
-  }
   append(layout, parts, 1);
   if (layout.rank == 1 && layout.strides[0] == 1) layout.rank = 0;
   return kOkStatus;

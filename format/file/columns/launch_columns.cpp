@@ -92,12 +92,10 @@ void LaunchColumns::put_pointers(std::span<const Operand> operands, size_t back)
 size_t LaunchColumns::packed_bytes() const {
   size_t sum = back_.column().packed_bytes(launches_.size());
   for (const PackedColumn& column : fixed_) sum += column.packed_bytes(rows_.signature_count());
-  for (const PackedColumn* column : {&param_, &word_, &confidence_}) {
+  for (const PackedColumn* column : {&param_, &word_, &confidence_})
     sum += column->packed_bytes(signature_operands_);
-  }
-  for (const PackedColumn* column : {&address_, &generation_, &offset_}) {
+  for (const PackedColumn* column : {&address_, &generation_, &offset_})
     sum += column->packed_bytes(pointer_count_);
-  }
   return sum;
 }
 
@@ -118,9 +116,8 @@ void LaunchColumns::clear() {
   rows_.clear();
   back_.clear();
   for (PackedColumn& column : fixed_) column.clear();
-  for (PackedColumn* column : {&param_, &word_, &confidence_, &address_, &generation_, &offset_}) {
+  for (PackedColumn* column : {&param_, &word_, &confidence_, &address_, &generation_, &offset_})
     column->clear();
-  }
   signature_operands_ = 0;
   heads_.clear();
   launches_.clear();

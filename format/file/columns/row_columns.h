@@ -129,9 +129,7 @@ class RowColumns {
     }
     if constexpr (V > 0) {
       const Varying expected = back == 0 ? Varying{} : history_[row - back];
-      for (size_t i = 0; i < V; ++i) {
-        varying_[i].put(row, wire::zigzag(varying[i] - expected[i]));
-      }
+      for (size_t i = 0; i < V; ++i) varying_[i].put(row, wire::zigzag(varying[i] - expected[i]));
       history_.push_back(varying);
     }
     return back;

@@ -138,21 +138,11 @@ std::string expand_output(const std::string& pattern, const OutputFacts& facts) 
       continue;
     }
     switch (const char what = pattern[++i]; what) {
-      case 'h':
-        path += facts.host;
-        break;
-      case 'p':
-        path += std::to_string(facts.pid);
-        break;
-      case 'r':
-        path += std::to_string(facts.rank);
-        break;
-      case '%':
-        path += '%';
-        break;
-      default:
-        path += '%';
-        path += what;
+      case 'h': path += facts.host; break;
+      case 'p': path += std::to_string(facts.pid); break;
+      case 'r': path += std::to_string(facts.rank); break;
+      case '%': path += '%'; break;
+      default: path += '%'; path += what;
     }
   }
   return below(facts.start_folder, path);

@@ -98,9 +98,8 @@ std::vector<std::string> mask_secrets(std::vector<std::string> command_line) {
     const std::string_view name = name_part(argument);
     const bool secret = is_secret_name(name) && name.find('/') == std::string_view::npos;
     hide_next = secret && name.size() == argument.size() && is_option(argument);
-    if (secret && name.size() < argument.size()) {
+    if (secret && name.size() < argument.size())
       argument = std::string(argument.substr(0, name.size() + 1)) + std::string(kMask);
-    }
   }
   return command_line;
 }

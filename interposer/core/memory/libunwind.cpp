@@ -72,26 +72,13 @@ struct Imports {
   explicit Imports(const link_map& map) : base(map.l_addr) {
     for (const ElfW(Dyn)* entry = map.l_ld; entry->d_tag != DT_NULL; ++entry) {
       switch (entry->d_tag) {
-        case DT_SYMTAB:
-          symbols = at<ElfW(Sym)>(entry->d_un.d_ptr);
-          break;
-        case DT_STRTAB:
-          names = at<char>(entry->d_un.d_ptr);
-          break;
-        case DT_JMPREL:
-          calls = at<ElfW(Rela)>(entry->d_un.d_ptr);
-          break;
-        case DT_PLTRELSZ:
-          call_bytes = entry->d_un.d_val;
-          break;
-        case DT_RELA:
-          data = at<ElfW(Rela)>(entry->d_un.d_ptr);
-          break;
-        case DT_RELASZ:
-          data_bytes = entry->d_un.d_val;
-          break;
-        default:
-          break;
+        case DT_SYMTAB: symbols = at<ElfW(Sym)>(entry->d_un.d_ptr); break;
+        case DT_STRTAB: names = at<char>(entry->d_un.d_ptr); break;
+        case DT_JMPREL: calls = at<ElfW(Rela)>(entry->d_un.d_ptr); break;
+        case DT_PLTRELSZ: call_bytes = entry->d_un.d_val; break;
+        case DT_RELA: data = at<ElfW(Rela)>(entry->d_un.d_ptr); break;
+        case DT_RELASZ: data_bytes = entry->d_un.d_val; break;
+        default: break;
       }
     }
   }
@@ -164,9 +151,8 @@ bool replace_pipe(const Imports& imports) noexcept {
 /// Opens the copy of libunwind that is installed beside the engine.
 void* open_beside_us() {
   Dl_info us{};
-  if (dladdr(reinterpret_cast<void*>(&open_libunwind), &us) == 0 || us.dli_fname == nullptr) {
+  if (dladdr(reinterpret_cast<void*>(&open_libunwind), &us) == 0 || us.dli_fname == nullptr)
     return nullptr;
-  }
   std::string path = us.dli_fname;
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return nullptr;

@@ -99,9 +99,8 @@ bool MemoryJournal::apply_reports_if_free() {
 }
 
 void MemoryJournal::apply_locked() {
-  if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0) {
+  if (const uint64_t lost = lost_.exchange(0, std::memory_order_relaxed); lost != 0)
     listener_.on_reports_lost(lost);
-  }
   if (cpu_blocks_wanted_.load(std::memory_order_acquire)) show_all_cpu_blocks();
   // Tickets up to now. A report that has a ticket but is not in its ring yet cannot have caused
   // anything that is known here, so it may be applied next time.
@@ -146,9 +145,8 @@ void MemoryJournal::judge(const MemoryReport& report, std::span<void* const> sta
     return;
   }
   const cupti::MemoryRange range = begin(report);
-  if (!stack.empty() && stack_of_generation_.size() < kMaxStacks) {
+  if (!stack.empty() && stack_of_generation_.size() < kMaxStacks)
     stack_of_generation_.emplace(range.generation, std::vector<void*>(stack.begin(), stack.end()));
-  }
   listener_.on_allocated(report, range, stack);
 }
 

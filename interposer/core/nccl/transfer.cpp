@@ -11,10 +11,8 @@ bool has_peer(int kind) noexcept {
     case CONVTRACE_NCCL_GATHER:
     case CONVTRACE_NCCL_SCATTER:
     case CONVTRACE_NCCL_SEND:
-    case CONVTRACE_NCCL_RECV:
-      return true;
-    default:
-      return false;
+    case CONVTRACE_NCCL_RECV: return true;
+    default: return false;
   }
 }
 
@@ -48,28 +46,17 @@ Elements elements_of(const convtrace_nccl_call& call, uint32_t rank, uint32_t si
   const uint64_t all = count * size;
   const bool is_root = call.peer >= 0 && static_cast<uint32_t>(call.peer) == rank;
   switch (call.kind) {
-    case CONVTRACE_NCCL_ALL_REDUCE:
-      return {count, count};
-    case CONVTRACE_NCCL_BROADCAST:
-      return {is_root ? count : 0, count};
-    case CONVTRACE_NCCL_REDUCE:
-      return {count, is_root ? count : 0};
-    case CONVTRACE_NCCL_ALL_GATHER:
-      return {count, all};
-    case CONVTRACE_NCCL_REDUCE_SCATTER:
-      return {all, count};
-    case CONVTRACE_NCCL_ALL_TO_ALL:
-      return {all, all};
-    case CONVTRACE_NCCL_GATHER:
-      return {count, is_root ? all : 0};
-    case CONVTRACE_NCCL_SCATTER:
-      return {is_root ? all : 0, count};
-    case CONVTRACE_NCCL_SEND:
-      return {count, 0};
-    case CONVTRACE_NCCL_RECV:
-      return {0, count};
-    default:
-      return {};
+    case CONVTRACE_NCCL_ALL_REDUCE: return {count, count};
+    case CONVTRACE_NCCL_BROADCAST: return {is_root ? count : 0, count};
+    case CONVTRACE_NCCL_REDUCE: return {count, is_root ? count : 0};
+    case CONVTRACE_NCCL_ALL_GATHER: return {count, all};
+    case CONVTRACE_NCCL_REDUCE_SCATTER: return {all, count};
+    case CONVTRACE_NCCL_ALL_TO_ALL: return {all, all};
+    case CONVTRACE_NCCL_GATHER: return {count, is_root ? all : 0};
+    case CONVTRACE_NCCL_SCATTER: return {is_root ? all : 0, count};
+    case CONVTRACE_NCCL_SEND: return {count, 0};
+    case CONVTRACE_NCCL_RECV: return {0, count};
+    default: return {};
   }
 }
 

@@ -56,14 +56,11 @@ inline uint64_t count_poisoned_words(const stats::TensorView& view) {
       view.dtype = DType::kI16;
       return count_padding(view, static_cast<int16_t>(kPattern)).count +
              count_padding(view, kPattern >> 16).count;
-    case DType::kF32:
-      view.dtype = DType::kI32;
-      return count_padding(view, kPattern).count;
+    case DType::kF32: view.dtype = DType::kI32; return count_padding(view, kPattern).count;
     case DType::kF64:
       view.dtype = DType::kI64;
       return count_padding(view, int64_t{kPattern} << 32 | cupti::kFreshPattern).count;
-    default:
-      return count_poisoned_words(view);
+    default: return count_poisoned_words(view);
   }
 }
 

@@ -59,9 +59,8 @@ class MessageReader {
     if (rest_.size() < sizeof(convtrace_message)) return std::nullopt;
     convtrace_message header;
     std::memcpy(&header, rest_.data(), sizeof header);
-    if (header.bytes < sizeof header || header.bytes % 8 != 0 || header.bytes > rest_.size()) {
+    if (header.bytes < sizeof header || header.bytes % 8 != 0 || header.bytes > rest_.size())
       return std::nullopt;
-    }
     const Message message(rest_.first(header.bytes));
     rest_ = rest_.subspan(header.bytes);
     return message;

@@ -114,42 +114,24 @@ uint32_t ObserverPort::submit(std::span<const std::byte> batch) {
 
 bool ObserverPort::Batch::handle(const Message& message) {
   switch (message.kind()) {
-    case CONVTRACE_MSG_TENSOR:
-      return tensor(message);
-    case CONVTRACE_MSG_SCOPE:
-      return scope(message);
-    case CONVTRACE_MSG_STEP:
-      return step(message);
-    case CONVTRACE_MSG_OP:
-      return op(message);
-    case CONVTRACE_MSG_OP_BEGIN:
-      return op_begin(message);
-    case CONVTRACE_MSG_OP_STACK:
-      return op_stack(message, {});
-    case CONVTRACE_MSG_TENSOR_STACK:
-      return op_stack(message, deps_.definitions.intern("tensor"));
-    case CONVTRACE_MSG_STORAGE_DEAD:
-      return storage_dead(message);
-    case CONVTRACE_MSG_FACT:
-      return fact(message);
-    case CONVTRACE_MSG_EVENT_FACT:
-      return event_fact(message);
-    case CONVTRACE_MSG_LOSS:
-      return loss(message);
-    case CONVTRACE_MSG_SPENT:
-      return spent(message);
-    case CONVTRACE_MSG_DIAGNOSTIC:
-      return diagnostic(message);
-    case CONVTRACE_MSG_COLLECTIVE:
-      return collective(message);
-    case CONVTRACE_MSG_COLLECTIVE_VALUES:
-      return collective_values(message);
-    case CONVTRACE_MSG_FLIGHT:
-      return flight(message);
-    case CONVTRACE_MSG_KERNEL:
-      return kernel(message);
-    default:
-      return true;  // from a newer observer: skipped by its length
+    case CONVTRACE_MSG_TENSOR: return tensor(message);
+    case CONVTRACE_MSG_SCOPE: return scope(message);
+    case CONVTRACE_MSG_STEP: return step(message);
+    case CONVTRACE_MSG_OP: return op(message);
+    case CONVTRACE_MSG_OP_BEGIN: return op_begin(message);
+    case CONVTRACE_MSG_OP_STACK: return op_stack(message, {});
+    case CONVTRACE_MSG_TENSOR_STACK: return op_stack(message, deps_.definitions.intern("tensor"));
+    case CONVTRACE_MSG_STORAGE_DEAD: return storage_dead(message);
+    case CONVTRACE_MSG_FACT: return fact(message);
+    case CONVTRACE_MSG_EVENT_FACT: return event_fact(message);
+    case CONVTRACE_MSG_LOSS: return loss(message);
+    case CONVTRACE_MSG_SPENT: return spent(message);
+    case CONVTRACE_MSG_DIAGNOSTIC: return diagnostic(message);
+    case CONVTRACE_MSG_COLLECTIVE: return collective(message);
+    case CONVTRACE_MSG_COLLECTIVE_VALUES: return collective_values(message);
+    case CONVTRACE_MSG_FLIGHT: return flight(message);
+    case CONVTRACE_MSG_KERNEL: return kernel(message);
+    default: return true;  // from a newer observer: skipped by its length
   }
 }
 
@@ -183,11 +165,8 @@ bool ObserverPort::Batch::tensor(const Message& message) {
       event.shape = stats::shape_of(request->view);
       if (!leave_to_writer(*request)) compute_here(*request);
       break;
-    case format::Device::Type::kCuda:
-      queue_for_device(*request);
-      break;
-    case format::Device::Type::kOther:
-      lose(format::LossReason::kTensorKind, 1);
+    case format::Device::Type::kCuda: queue_for_device(*request); break;
+    case format::Device::Type::kOther: lose(format::LossReason::kTensorKind, 1);
   }
   return true;
 }
@@ -224,9 +203,8 @@ bool ObserverPort::Batch::leave_to_writer(TensorRequest& request) {
                       request.samples <= stats::kSampleCount);
   const bool more = deps_.poison || event.padding != format::Padding::kNone;
   stats::Layout elements;
-  if (!usual || more || event.bytes == 0 || !stats::flatten(request.view, elements).ok()) {
+  if (!usual || more || event.bytes == 0 || !stats::flatten(request.view, elements).ok())
     return false;
-  }
   if (!deps_.host.queue_value(event, elements)) return false;
   deps_.state.succeeded(FailureKind::kStatistics);
   return true;

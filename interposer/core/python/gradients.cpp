@@ -30,9 +30,8 @@ bool HotPath::follow(PyObject* thread, PyObject* tensor, PyObject* key, size_t i
                    attribute(tensor, output_nr_.get()).get()});
     PyObject* const followed = of_thread_.followed.of(thread);
     if (!place || followed == nullptr) return false;
-    if (api.PyDict_GetItemWithError(followed, place.get()) != nullptr) {
+    if (api.PyDict_GetItemWithError(followed, place.get()) != nullptr)
       return static_cast<bool>(call(follow_.get(), {hooks_.get(), thread, tensor, target.get()}));
-    }
     if (api.PyErr_Occurred() != nullptr) return false;
   }
   const Ref targets = tuple({target.get()});
@@ -105,12 +104,10 @@ Ref HotPath::gradient(const Arguments& given) {
   const Unobserved unobserved(*this);
   if (!work || !unobserved) return {};
   switch (work.read(gradient)) {
-    case TensorReader::Outcome::kFailed:
-      return {};
+    case TensorReader::Outcome::kFailed: return {};
     case TensorReader::Outcome::kLeft:
       return call(python_gradient_.get(), {thread.get(), targets, gradient});
-    case TensorReader::Outcome::kRead:
-      break;
+    case TensorReader::Outcome::kRead: break;
   }
   const Py_ssize_t count = api.PyTuple_Size(targets);
   if (count < 0) return {};
@@ -149,9 +146,8 @@ Ref HotPath::backward(const Arguments& given) {
     const auto outcome = work.read(loss);
     if (outcome == TensorReader::Outcome::kLeft) return in_python();
     const auto phase = static_cast<uint32_t>(format::Phase::kLoss);
-    if (outcome == TensorReader::Outcome::kFailed || !occurrence(place, phase, slot, times)) {
+    if (outcome == TensorReader::Outcome::kFailed || !occurrence(place, phase, slot, times))
       return {};
-    }
     work.put({.phase = phase,
               .capture = full_,
               .scope = static_cast<uint32_t>(scope),
@@ -187,9 +183,8 @@ bool HotPath::parameter(Work& work, PyObject* parameter, PyObject* owner, bool o
   if (outcome == Outcome::kFailed || place == nullptr || slot == nullptr) return false;
   uint32_t call = 0;
   const uint64_t scope = word(of_place_.id.of(place)), number_of_slot = word(slot);
-  if (failed(scope) || failed(number_of_slot) || !occurrence(place, phase, slot, call)) {
+  if (failed(scope) || failed(number_of_slot) || !occurrence(place, phase, slot, call))
     return false;
-  }
   work.put({.phase = phase,
             .capture = full_,
             .scope = static_cast<uint32_t>(scope),
@@ -216,12 +211,9 @@ bool HotPath::is_written(PyObject* parameter, PyObject* owner, bool& is) {
   if (!is_of_epoch(before, epoch) || !reader_.is_plain(parameter)) return true;
   TensorMessage message;
   switch (reader_.read(parameter, message)) {
-    case TensorReader::Outcome::kFailed:
-      return false;
-    case TensorReader::Outcome::kLeft:
-      return true;
-    case TensorReader::Outcome::kRead:
-      break;
+    case TensorReader::Outcome::kFailed: return false;
+    case TensorReader::Outcome::kLeft: return true;
+    case TensorReader::Outcome::kRead: break;
   }
   const WeightMark now = mark_of(message, epoch, reader_.is_torchs(parameter, message));
   is = python::is_written(before, now);
@@ -327,12 +319,9 @@ Ref HotPath::ask(const Arguments& given) {
     const Found found = ask_module(module.get(), pending, compares ? &weights : nullptr);
     std::reverse(pending.begin() + below, pending.end());  // in order, as Names.modules
     switch (found) {
-      case Found::kFailed:
-        return {};
-      case Found::kUnusual:
-        return call(python_ask_.get(), {given.values[0], given.values[1]});
-      case Found::kAll:
-        break;
+      case Found::kFailed: return {};
+      case Found::kUnusual: return call(python_ask_.get(), {given.values[0], given.values[1]});
+      case Found::kAll: break;
     }
   }
   return written_of(weights);
@@ -353,9 +342,7 @@ bool HotPath::is_usual(PyObject* groups) {
 Ref HotPath::parameters(const Arguments& given) {
   PyObject *const thread = given.values[0], *const groups = given.values[1];
   const bool of_gradients = is_true(given.values[2]);
-  if (!is_usual(groups)) {
-    return call(python_parameters_.get(), {thread, groups, given.values[2]});
-  }
+  if (!is_usual(groups)) return call(python_parameters_.get(), {thread, groups, given.values[2]});
   Work work(*this, thread);
   const Unobserved unobserved(*this);
   if (!work || !unobserved) return {};

@@ -174,9 +174,8 @@ bool HotPath::is_tracing(bool& is) const {
 /// @return kAll if values of a type contain no tensor, else kUnusual. The answer is kept for types that
 /// live as long as the process.
 HotPath::Found HotPath::is_leaf(PyObject* type) {
-  if (std::find(leaf_types_.begin(), leaf_types_.end(), type) != leaf_types_.end()) {
+  if (std::find(leaf_types_.begin(), leaf_types_.end(), type) != leaf_types_.end())
     return Found::kAll;
-  }
   const Ref answer = call(ask_is_leaf_.get(), {type});
   if (!answer) return Found::kFailed;
   if (!is_true(answer.get())) return Found::kUnusual;

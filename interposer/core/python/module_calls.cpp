@@ -39,17 +39,13 @@ bool HotPath::entered(const Call& call, PyObject* args, PyObject* kwargs) {
         python_entered_.get(), {call.thread, call.entry, call.module, number_of.get(),
                                 top ? api._Py_TrueStruct : api._Py_FalseStruct, args, kwargs}));
   };
-  if (is_none(of_entry_.buffers.of(call.entry)) || !is_none(of_entry_.pad_index.of(call.entry))) {
+  if (is_none(of_entry_.buffers.of(call.entry)) || !is_none(of_entry_.pad_index.of(call.entry)))
     return in_python();
-  }
   std::vector<Input> found;
   switch (inputs(args, kwargs, found)) {
-    case Found::kFailed:
-      return false;
-    case Found::kUnusual:
-      return in_python();
-    case Found::kAll:
-      break;
+    case Found::kFailed: return false;
+    case Found::kUnusual: return in_python();
+    case Found::kAll: break;
   }
   const uint32_t phase = port_.scope_slot()->phase;
   const uint64_t key = word(call.key);
@@ -182,9 +178,8 @@ bool HotPath::tell(PyObject* thread, PyObject* entry, PyObject* module) {
 bool HotPath::number_of_call(PyObject* place, uint32_t& call) {
   if (is_new_step(place) && !reset(place, of_observer_.step.of(observer_.get()))) return false;
   const uint32_t phase = port_.scope_slot()->phase;
-  if (phase == static_cast<uint32_t>(format::Phase::kEvaluation)) {
+  if (phase == static_cast<uint32_t>(format::Phase::kEvaluation))
     return occurrence(place, phase, api._Py_NoneStruct, call);
-  }
   const Slot& counter = phase == static_cast<uint32_t>(format::Phase::kRecompute)
                             ? of_place_.recomputes
                             : of_place_.calls;

@@ -94,9 +94,8 @@ PyObject* make_part(PyObject* config, const Port& port) noexcept {
     for (PyMethodDef& function : functions) {
       const Ref name(api.PyUnicode_InternFromString(function.name));
       const Ref made(api.PyCFunction_NewEx(&function, capsule.get(), nullptr));
-      if (!all || !name || !made || api.PyDict_SetItem(all.get(), name.get(), made.get()) != 0) {
+      if (!all || !name || !made || api.PyDict_SetItem(all.get(), name.get(), made.get()) != 0)
         return nullptr;
-      }
     }
     return all.release();
   } catch (const std::exception&) {

@@ -56,9 +56,8 @@ inline bool find_slots(PyObject* kind, std::initializer_list<std::pair<Slot&, co
     const Ref name(api.PyUnicode_InternFromString(text)), mark(api.PyDict_New());
     if (!name || !mark || !assign(instance.get(), name.get(), mark.get())) return false;
     slot.offset_ = sizeof(PyObject);
-    while (slot.offset_ < bytes && slot.place(instance.get()) != mark.get()) {
+    while (slot.offset_ < bytes && slot.place(instance.get()) != mark.get())
       slot.offset_ += sizeof(PyObject*);
-    }
     if (slot.offset_ >= bytes) {
       api.PyErr_SetString(*api.PyExc_RuntimeError, text);
       return false;

@@ -168,9 +168,8 @@ PyObject* surrounded(PyObject* /*self*/, PyObject* const* args, Py_ssize_t given
   if (at == g_all.end()) return none().release();
   const auto index = static_cast<size_t>(at - g_all.begin());
   try {
-    if (at->original == nullptr && !define(*at, index, original, owner)) {
+    if (at->original == nullptr && !define(*at, index, original, owner))
       return api.PyErr_NoMemory();
-    }
   } catch (const std::bad_alloc&) {
     return api.PyErr_NoMemory();
   }

@@ -94,18 +94,16 @@ bool TensorReader::configure(PyObject* config) {
   if (!dtypes) return false;
   Py_ssize_t position = 0;
   PyObject *dtype = nullptr, *code = nullptr;
-  while (api.PyDict_Next(dtypes.get(), &position, &dtype, &code) != 0) {
+  while (api.PyDict_Next(dtypes.get(), &position, &dtype, &code) != 0)
     dtypes_.emplace_back(Ref::to(dtype), static_cast<uint8_t>(word(code)));
-  }
   return find_exchange(config);
 }
 
 /// @return false with Python's error set; true also where torch has none that is known here.
 bool TensorReader::find_exchange(PyObject* config) {
   const Ref capsule = entry(config, "exchange");
-  if (!capsule || is_none(capsule.get()) || is_none(is_cow_.get())) {
+  if (!capsule || is_none(capsule.get()) || is_none(is_cow_.get()))
     return static_cast<bool>(capsule);
-  }
   const void* const found = api.PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
   const auto* const exchange = static_cast<const DlExchange*>(found);
   if (exchange == nullptr) {
@@ -170,9 +168,8 @@ Outcome TensorReader::read_exchange(PyObject* tensor, TensorMessage& message) {
     const Outcome outcome = read_stream(index.get(), fixed);
     if (outcome != Outcome::kRead) return outcome;
   }
-  if (const Outcome outcome = is_as_stored(tensor, dtype); outcome != Outcome::kRead) {
+  if (const Outcome outcome = is_as_stored(tensor, dtype); outcome != Outcome::kRead)
     return outcome;
-  }
   return fixed.data != 0 ? Outcome::kRead : read_base(tensor, fixed);
 }
 
@@ -186,18 +183,16 @@ Outcome TensorReader::read_attributes(PyObject* tensor, TensorMessage& message) 
   if (is_true(nested.get()) || is_true(wrapped.get())) return Outcome::kLeft;
   Outcome outcome = read_device(tensor, message.fixed);
   if (outcome == Outcome::kRead) outcome = read_layout(tensor, message);
-  if (outcome == Outcome::kRead) {
+  if (outcome == Outcome::kRead)
     outcome = is_as_stored(tensor, static_cast<DType>(message.fixed.dtype));
-  }
   return outcome == Outcome::kRead ? read_base(tensor, message.fixed) : outcome;
 }
 
 /// @return kRead if memory holds the elements as they are, kLeft if reads negate or conjugate them.
 Outcome TensorReader::is_as_stored(PyObject* tensor, DType dtype) {
   const bool is_complex = dtype == DType::kC64 || dtype == DType::kC128;
-  if (!is_complex && format::number_class(dtype) != format::NumberClass::kFloat) {
+  if (!is_complex && format::number_class(dtype) != format::NumberClass::kFloat)
     return Outcome::kRead;
-  }
   const Ref negated = is_neg_(tensor);
   if (failed(negated)) return Outcome::kFailed;
   if (is_true(negated.get())) return Outcome::kLeft;
@@ -276,9 +271,8 @@ Outcome TensorReader::read_memory(PyObject* tensor, TensorMessage& message) {
   }
   // No memory: a ZeroTensor, or storage that was taken away.
   const int64_t* const shape = message.dims;
-  if (fixed.storage_base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank) {
+  if (fixed.storage_base == 0 && std::find(shape, shape + fixed.rank, 0) == shape + fixed.rank)
     return Outcome::kLeft;
-  }
   const Ref version = attribute(tensor, version_.get());
   if (failed(version)) {  // inference tensors have no counter
     if (api.PyErr_ExceptionMatches(*api.PyExc_RuntimeError) == 0) return Outcome::kFailed;

@@ -110,13 +110,9 @@ class HotPath::Work {
   /// Reads and packs. @return false with Python's error set; `packed`: whether it is in the batch.
   bool record(PyObject* tensor, const Position& at, bool& packed) {
     switch (read(tensor)) {
-      case TensorReader::Outcome::kRead:
-        put(at);
-        return packed = true;
-      case TensorReader::Outcome::kFailed:
-        return false;
-      case TensorReader::Outcome::kLeft:
-        break;
+      case TensorReader::Outcome::kRead: put(at); return packed = true;
+      case TensorReader::Outcome::kFailed: return false;
+      case TensorReader::Outcome::kLeft: break;
     }
     const Ref result = leave([&](PyObject* batch) {
       return call(path_.pack_.get(),
@@ -139,9 +135,8 @@ class HotPath::Work {
       message.ns = kEvery * (thread_time() - begin_);
       append(&message, sizeof message);
     }
-    if (left_ || began != 0 || waiting != 0) {
+    if (left_ || began != 0 || waiting != 0)
       return append_to_batch() && method(path_.observer_.get(), path_.submit_.get(), {thread_});
-    }
     const uint64_t flags = send() & ~uint32_t{CONVTRACE_SUBMIT_WATCH};
     const uint64_t known = word(path_.of_observer_.flags.of(path_.observer_.get()));
     if (failed(known)) return false;

@@ -70,9 +70,8 @@ format::Event EventQueue::computed(const std::byte* packed) noexcept {
 
 EventQueue::Losses EventQueue::take_losses() noexcept {
   Losses taken{};
-  for (size_t i = 0; i < taken.size(); ++i) {
+  for (size_t i = 0; i < taken.size(); ++i)
     taken[i] = losses_[i].exchange(0, std::memory_order_relaxed);
-  }
   return taken;
 }
 

@@ -80,9 +80,8 @@ class ByteRing {
     uint64_t head = head_.load(std::memory_order_relaxed);
     while (head < end) {
       const Header* const header = header_at(head);
-      if (header->tag != kFiller) {
+      if (header->tag != kFiller)
         return Record{header->tag, reinterpret_cast<const std::byte*>(header + 1)};
-      }
       head += header->bytes;
       head_.store(head, std::memory_order_release);
     }

@@ -9,10 +9,8 @@ namespace convtrace::engine {
 /// @param why  not kSampled.
 [[nodiscard]] constexpr format::LossReason loss_of(format::SampleOutcome why) noexcept {
   switch (why) {
-    case format::SampleOutcome::kRingFull:
-      return format::LossReason::kRingFull;
-    case format::SampleOutcome::kGpuWorkOff:
-      return format::LossReason::kGpuWorkOff;
+    case format::SampleOutcome::kRingFull: return format::LossReason::kRingFull;
+    case format::SampleOutcome::kGpuWorkOff: return format::LossReason::kGpuWorkOff;
     case format::SampleOutcome::kSampled:
     case format::SampleOutcome::kNotAsked:
     case format::SampleOutcome::kObservedOnly:
@@ -23,8 +21,7 @@ namespace convtrace::engine {
     case format::SampleOutcome::kWrongStream:
     case format::SampleOutcome::kCaptured:
     case format::SampleOutcome::kInGraph:
-    case format::SampleOutcome::kMayWait:
-      return format::LossReason::kStreamUnsafe;
+    case format::SampleOutcome::kMayWait: return format::LossReason::kStreamUnsafe;
   }
   return format::LossReason::kStreamUnsafe;
 }

@@ -7,12 +7,9 @@ namespace {
 
 constexpr const char* to_string(FailureKind kind) {
   switch (kind) {
-    case FailureKind::kException:
-      return "five exceptions in a row";
-    case FailureKind::kMalformedBatch:
-      return "five malformed batches from the observer in a row";
-    case FailureKind::kStatistics:
-      return "statistics failed five times in a row";
+    case FailureKind::kException: return "five exceptions in a row";
+    case FailureKind::kMalformedBatch: return "five malformed batches from the observer in a row";
+    case FailureKind::kStatistics: return "statistics failed five times in a row";
   }
   return "five failures in a row";
 }

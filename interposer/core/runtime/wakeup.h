@@ -18,9 +18,8 @@ namespace convtrace::engine {
 class Wakeup {
  public:
   void wake() noexcept {
-    if (word_.exchange(1, std::memory_order_release) == 0) {
+    if (word_.exchange(1, std::memory_order_release) == 0)
       syscall(SYS_futex, address(), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-    }
   }
 
   /// Returns after a wake(), also one before the call, or after `timeout_ns`.

@@ -56,9 +56,7 @@ OpenTrace create_trace(std::shared_ptr<format::FileThread> file, const settings:
              why.c_str());
     return {};
   }
-  if (!opened->notice.empty()) {
-    log_line(messages::kOtherOutput, "%s", opened->notice.c_str());
-  }
+  if (!opened->notice.empty()) log_line(messages::kOtherOutput, "%s", opened->notice.c_str());
   auto writer =
       format::TraceWriter::create(std::make_unique<format::FileSink>(file), meta, definitions);
   if (!writer.ok()) {

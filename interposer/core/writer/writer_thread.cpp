@@ -144,9 +144,8 @@ bool WriterThread::round(OpenTrace& trace, bool last) {
     triggers_handled_.fetch_add(1);
   }
   if (good) {
-    if (const std::optional<format::TraceMeta> meta = client_.changed_meta(trace)) {
+    if (const std::optional<format::TraceMeta> meta = client_.changed_meta(trace))
       good = writer.append_meta(*meta).ok();
-    }
   }
   if (good && (urgent_ || writer.open_chunk_age_ns(now_ns()) > kFlushNs)) {
     good = writer.flush().ok();
@@ -222,9 +221,8 @@ void WriterThread::count(const OpenTrace& trace, const format::Event& event) {
   if (const auto* tensor = std::get_if<format::TensorStats>(&event)) {
     if (tensor->capture == format::Capture::kSnapshot) value_bytes_ += tensor->bytes;
     // The same rule as in FlightRecorder::triggers_of.
-    if (!nan_step_ && tensor->stats.nan + tensor->stats.pos_inf > 0) {
+    if (!nan_step_ && tensor->stats.nan + tensor->stats.pos_inf > 0)
       nan_step_ = tensor->header.step;
-    }
   } else if (const auto* finding = std::get_if<format::Finding>(&event)) {
     if (finding->suppressed) return;
     if (finding->level == format::Level::kWarning) ++warnings_;
@@ -278,9 +276,8 @@ bool WriterThread::append_losses(format::TraceWriter& writer) {
 }
 
 void WriterThread::close(OpenTrace& trace) {
-  if (trace.recorder && !trace.recorder->finish(*trace.writer).ok()) {
+  if (trace.recorder && !trace.recorder->finish(*trace.writer).ok())
     return stop_after_failure(trace);
-  }
   if (!trace.writer->close().ok()) return stop_after_failure(trace);
   say_end(trace);
 }
@@ -327,9 +324,8 @@ void WriterThread::stop_at_budget(OpenTrace& trace) {
   });
   // At least one, since nothing that follows is in the trace either.
   queue_.lose(format::LossReason::kDiskBudget, dropped + 1);
-  if (!append_losses(*trace.writer) || !trace.writer->close().ok()) {
+  if (!append_losses(*trace.writer) || !trace.writer->close().ok())
     return stop_after_failure(trace);
-  }
   log_line(messages::kBudgetReached,
            "%s has reached its %" PRIu64 " bytes (CONVTRACE_MAX_BYTES) and is closed with %" PRIu64
            "; the program continues untraced",

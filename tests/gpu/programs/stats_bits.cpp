@@ -63,14 +63,10 @@ class Twin {
  private:
   static uint8_t byte(Fill fill, uint64_t i, std::mt19937_64& random) {
     switch (fill) {
-      case Fill::kRandomBits:
-        return static_cast<uint8_t>(random());
-      case Fill::kAllNaN:
-        return 0xff;
-      case Fill::kSubnormal:
-        return i % 8 == 0 ? uint8_t{1} : uint8_t{0};
-      case Fill::kZeros:
-        break;
+      case Fill::kRandomBits: return static_cast<uint8_t>(random());
+      case Fill::kAllNaN: return 0xff;
+      case Fill::kSubnormal: return i % 8 == 0 ? uint8_t{1} : uint8_t{0};
+      case Fill::kZeros: break;
     }
     return 0;
   }

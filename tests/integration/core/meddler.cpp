@@ -99,28 +99,20 @@ class Meddler {
     switch (below(14)) {
       case 0:
       case 1:
-      case 2:
-        return open_file();
+      case 2: return open_file();
       case 3:
         if (int* const fd = any_file()) close_file(*fd);
         return;
-      case 4:
-        return close_foreign(3 + static_cast<int>(below(253)), 1);
-      case 5:
-        return close_foreign(3, 1024);
-      case 6:
-        return close_foreign(200, static_cast<int>(below(56)));
-      case 7:
-        return take_numbers(below(2) == 0 ? ".ctrace" : ".log");
-      case 8:
-        return take_numbers(nullptr);
-      case 9:
-        return fork_child();
+      case 4: return close_foreign(3 + static_cast<int>(below(253)), 1);
+      case 5: return close_foreign(3, 1024);
+      case 6: return close_foreign(200, static_cast<int>(below(56)));
+      case 7: return take_numbers(below(2) == 0 ? ".ctrace" : ".log");
+      case 8: return take_numbers(nullptr);
+      case 9: return fork_child();
       case 10:
         if (int* const fd = any_file()) write_some(*fd);
         return;
-      case 11:
-        return write_settings();
+      case 11: return write_settings();
       case 12:
         if (raise(SIGUSR2) != 0) _exit(95);
         return;

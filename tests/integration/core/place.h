@@ -53,9 +53,8 @@ struct Contents {
 
 inline std::vector<std::string> frames(const format::Definitions& definitions, format::StackId id) {
   std::vector<std::string> texts;
-  for (const format::StringId frame : definitions.stack(id)) {
+  for (const format::StringId frame : definitions.stack(id))
     texts.emplace_back(definitions.text(frame));
-  }
   return texts;
 }
 

@@ -53,9 +53,7 @@ struct Recording {
 
   /// As the writer thread does.
   void record(const format::Event& event) {
-    if (const char* reason = recorder.keep(event)) {
-      REQUIRE(recorder.write(*writer, reason).ok());
-    }
+    if (const char* reason = recorder.keep(event)) REQUIRE(recorder.write(*writer, reason).ok());
   }
 
   struct Found {
@@ -76,9 +74,8 @@ struct Recording {
         CHECK(launch->operands.size() == 2);
         CHECK(launch->operands[1].address == 99);
       }
-      if (const auto* text = std::get_if<format::Diagnostic>(event)) {
+      if (const auto* text = std::get_if<format::Diagnostic>(event))
         found.said.emplace_back(text->message);
-      }
     }
     return found;
   }

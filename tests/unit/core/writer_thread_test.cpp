@@ -89,9 +89,8 @@ Contents contents(const SharedBytes& bytes) {
   while (const format::Event* event = opened.value()->next()) {
     if (std::holds_alternative<format::Finding>(*event)) ++found.findings;
     if (const auto* cost = std::get_if<format::Cost>(event)) found.costs.push_back(*cost);
-    if (const auto* loss = std::get_if<format::Loss>(event)) {
+    if (const auto* loss = std::get_if<format::Loss>(event))
       found.lost[static_cast<size_t>(loss->reason)] += loss->count;
-    }
   }
   found.state = opened.value()->state();
   return found;
@@ -131,9 +130,8 @@ struct WriterFixture {
   template <typename Condition>
   bool within_seconds(int seconds, Condition condition) {
     const uint64_t begin = now_ns();
-    while (!condition() && now_ns() - begin < static_cast<uint64_t>(seconds) * kSecondNs) {
+    while (!condition() && now_ns() - begin < static_cast<uint64_t>(seconds) * kSecondNs)
       std::this_thread::yield();
-    }
     return condition();
   }
 

@@ -170,9 +170,8 @@ TEST_CASE("address_map: a block freed inside a living segment is told with the s
 TEST_CASE("address_map: a block that spans several mappings hides them all", "[address_map]") {
   AddressMap map;
   constexpr uint64_t kGranule = uint64_t{2} << 20, kBase = uint64_t{1} << 40;
-  for (uint64_t i = 0; i < 4; ++i) {
+  for (uint64_t i = 0; i < 4; ++i)
     map.allocate(range(kBase + i * kGranule, kGranule, MemorySource::kVirtual));
-  }
   const uint64_t block =
       map.allocate(range(kBase, 4 * kGranule, MemorySource::kFramework)).generation;
   CHECK(map.find(kBase + 3 * kGranule)->generation == block);

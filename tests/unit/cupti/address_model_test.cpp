@@ -54,9 +54,8 @@ class Model {
     if (block != nullptr) return block->range;
     if (driver == nullptr) return freed != nullptr ? std::optional(freed->range) : std::nullopt;
     MemoryRange range = driver->range;
-    if (freed != nullptr && freed->ended > driver->begun) {
+    if (freed != nullptr && freed->ended > driver->begun)
       range.freed_block = freed->range.generation;
-    }
     return range;
   }
 
@@ -258,9 +257,8 @@ TEST_CASE("address_map: a living range is found whatever happens around it",
               small.base = page + i * 1024;
               map.allocate(small);
             }
-            for (uint64_t i = 0; i < 100; ++i) {
+            for (uint64_t i = 0; i < 100; ++i)
               map.release(page + i * 1024, MemorySource::kFramework);
-            }
           }
         }
       });

@@ -49,9 +49,8 @@ TEST_CASE("decompressor: anything but exactly one whole frame is refused", "[for
   two.insert(two.end(), frame.begin(), frame.end());
   CHECK(decompressor.decompress_exact(two, back).code == StatusCode::kCorrupt);
 
-  for (size_t size = 0; size < frame.size(); ++size) {
+  for (size_t size = 0; size < frame.size(); ++size)
     CHECK_FALSE(decompressor.decompress_exact(Bytes(frame).first(size), back).ok());
-  }
   CHECK(decompressor.decompress_exact(raw, back).code == StatusCode::kCorrupt);
   CHECK(decompressor.decompress_exact(frame, back).ok());
 }

@@ -88,9 +88,8 @@ TEST_CASE("trace writer: definitions precede the events that need them and are s
 
 TEST_CASE("trace writer: a record header sums up its chunk", "[format]") {
   MemoryTrace trace;
-  for (const Event& event : {at(50, 4), at(10, kNoStep), at(90, 2)}) {
+  for (const Event& event : {at(50, 4), at(10, kNoStep), at(90, 2)})
     REQUIRE(trace.writer->append(event).ok());
-  }
   CHECK(trace.writer->open_chunk_age_ns(110) == 100);
   REQUIRE(trace.writer->flush().ok());
   CHECK(trace.writer->open_chunk_age_ns(110) == 0);
@@ -171,9 +170,8 @@ TEST_CASE("trace writer: a chunk closes at 65536 events and at a million operand
   const std::vector<Operand> operands(kMaxOperands);
   Launch launch;
   launch.operands = operands;
-  for (const RecordHeader& record : full_chunks(300, [&](size_t) { return launch; })) {
+  for (const RecordHeader& record : full_chunks(300, [&](size_t) { return launch; }))
     CHECK(record.item_count == kMaxChunkOperands / kMaxOperands);
-  }
 }
 
 TEST_CASE("trace writer: steps that repeat cost little more than their times", "[format]") {

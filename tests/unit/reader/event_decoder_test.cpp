@@ -25,9 +25,8 @@ namespace wire = format::wire;
 /// load.
 std::vector<format::Event> all_of(EventDecoder& decoder) {
   std::vector<format::Event> events;
-  for (auto batch = decoder.next(); !batch.empty(); batch = decoder.next()) {
+  for (auto batch = decoder.next(); !batch.empty(); batch = decoder.next())
     events.insert(events.end(), batch.begin(), batch.end());
-  }
   return events;
 }
 

@@ -37,12 +37,10 @@ class GrowingSource final : public reader::ByteSource {
   [[nodiscard]] uint64_t size() const noexcept override { return size_; }
   void refresh() noexcept override { size_ = growth_.size; }
   [[nodiscard]] Status read(uint64_t offset, std::span<std::byte> to) const noexcept override {
-    if (offset > size_ || to.size() > size_ - offset) {
+    if (offset > size_ || to.size() > size_ - offset)
       return Status::make(StatusCode::kTruncated, "read");
-    }
-    for (size_t i = 0; i < to.size(); ++i) {
+    for (size_t i = 0; i < to.size(); ++i)
       to[i] = offset + i < growth_.written ? growth_.bytes[offset + i] : std::byte{0};
-    }
     return kOkStatus;
   }
 
@@ -182,9 +180,8 @@ TEST_CASE("live trace: two readers of a file that a process writes see every eve
   const std::string path = folder / "live.ctrace";
   const pid_t writer = fork();
   if (writer == 0) _exit(write_slowly(path, kSeed));
-  while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 64) {
+  while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 64)
     std::this_thread::yield();
-  }
   std::vector<std::string> seen[2];
   {
     std::jthread first([&] { seen[0] = read_until_closed(path); });

@@ -60,9 +60,8 @@ TEST_CASE("META: every field comes back", "[format][reader]") {
 
 TEST_CASE("DEFS: many definitions go over several payloads", "[format][reader]") {
   Definitions definitions;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 60; ++i)
     (void)definitions.intern(std::to_string(i) + std::string(40'000, 'x'));
-  }
   (void)definitions.intern_kernel({{1}, {2}});
   const StringId frames[] = {StringId{3}, StringId{4}};
   (void)definitions.intern_stack(frames);
@@ -90,9 +89,8 @@ TEST_CASE("DEFS: many definitions go over several payloads", "[format][reader]")
 TEST_CASE("DEFS: what is not defined stays so, and costs nothing", "[format][reader]") {
   Definitions definitions;
   const StringId ids[] = {{1}, {2}, {300}, {format::kMaxDefinitions}};
-  for (const StringId id : ids) {
+  for (const StringId id : ids)
     REQUIRE(definitions.define(id, "text " + std::to_string(id.value)).ok());
-  }
   REQUIRE(definitions.define(format::KernelId{70'000}, {{1}, {2}}).ok());
   REQUIRE(definitions.define(format::StackId{5}, ids).ok());
   StringId walked;

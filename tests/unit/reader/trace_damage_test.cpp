@@ -123,9 +123,8 @@ size_t events_clear_of(const SampleTrace& trace, size_t begin, size_t end) {
   size_t events = 0;
   for (const auto& [offset, header] : trace.records) {
     if (header.kind != RecordKind::kEvents) continue;
-    if (offset + format::record_extent(header) <= begin || offset >= end) {
+    if (offset + format::record_extent(header) <= begin || offset >= end)
       events += header.item_count;
-    }
   }
   return events;
 }
@@ -146,9 +145,8 @@ TEST_CASE("trace reader: one flipped bit loses at most the chunk it hit and inve
     REQUIRE(result.opened.ok());
     REQUIRE(is_subsequence(result.events, trace.events));
     const size_t shown = result.events.size() + result.without_definition;
-    if (shown < trace.events.size() || result.without_definition > 0) {
+    if (shown < trace.events.size() || result.without_definition > 0)
       REQUIRE(result.state == TraceState::kDamaged);
-    }
     const std::optional<size_t> touched = record_at(trace, at);
     if (!touched) {
       REQUIRE(result.state == TraceState::kDamaged);
@@ -209,9 +207,8 @@ class BadSectors final : public reader::ByteSource {
       : bytes_(std::move(bytes)), begin_(begin), end_(end) {}
   [[nodiscard]] uint64_t size() const noexcept override { return bytes_.size(); }
   [[nodiscard]] Status read(uint64_t offset, std::span<std::byte> to) const noexcept override {
-    if (offset < end_ && offset + to.size() > begin_) {
+    if (offset < end_ && offset + to.size() > begin_)
       return Status::make(StatusCode::kIoError, "read", EIO);
-    }
     return bytes_.read(offset, to);
   }
 

@@ -42,9 +42,7 @@ void StepValues::index() {
         (value.role == Role::kInput ? call.inputs : call.outputs).push_back(&value);
         break;
       }
-      case Role::kGradOutput:
-        grad_outputs[value.place.scope].push_back(&value);
-        break;
+      case Role::kGradOutput: grad_outputs[value.place.scope].push_back(&value); break;
       case Role::kParameter:
         if (value.place.phase == Phase::kOptimizer) {
           parameters[parameter].updates.push_back(&value);
@@ -60,11 +58,8 @@ void StepValues::index() {
       case Role::kUnclipped:
         if (const Value*& first = parameters[parameter].unclipped; first == nullptr) first = &value;
         break;
-      case Role::kLoss:
-        losses.push_back(&value);
-        break;
-      default:
-        break;
+      case Role::kLoss: losses.push_back(&value); break;
+      default: break;
     }
   }
 }

@@ -92,8 +92,7 @@ class Events {
         text += " rises in each step from " + step_text(event.step) + " on, from " +
                 size_text(event, event.before) + " to " + size_text(event, event.value);
         return event.until ? text + ", and is not finite in " + step_text(*event.until) : text;
-      default:
-        break;
+      default: break;
     }
     text += " jumps to " + size_text(event, first) + in;
     if (event.before > 0)

@@ -19,8 +19,8 @@
 #include <tuple>
 #include <vector>
 
-#include "tools/check/training/bias_gradients.h"
 #include "tools/check/model/checks.h"
+#include "tools/check/training/bias_gradients.h"
 #include "tools/common/text.h"
 #include "tools/trace/model/distance.h"
 

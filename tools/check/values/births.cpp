@@ -177,12 +177,10 @@ class Births : public Check {
     switch (story.kind) {
       case Kind::kMissing:
         return "the data contain it, perhaps for what is missing; no later value does";
-      case Kind::kFromData:
-        return "the data contain it";
+      case Kind::kFromData: return "the data contain it";
       case Kind::kScaled:
         return "the GradScaler's scale is too large yet; it passes over such a step";
-      default:
-        return std::string(kCausesOfNan);
+      default: return std::string(kCausesOfNan);
     }
   }
 

@@ -15,8 +15,8 @@
 #include <map>
 #include <optional>
 
-#include "tools/check/model/second_moment.h"
 #include "tools/check/model/checks.h"
+#include "tools/check/model/second_moment.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

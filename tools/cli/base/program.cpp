@@ -106,15 +106,11 @@ std::string preload_obstacle(const fs::path& program) {
   if (stat(program.c_str(), &about) == 0 && (about.st_mode & (S_ISUID | S_ISGID)) != 0)
     return "is setuid: the loader takes no preload library";
   switch (kind_of(program)) {
-    case ProgramKind::kStatic:
-      return "is linked statically: it has no loader that could preload";
-    case ProgramKind::kMusl:
-      return "is a musl program; the library is for glibc";
-    case ProgramKind::kOtherMachine:
-      return kWrongMachine;
+    case ProgramKind::kStatic: return "is linked statically: it has no loader that could preload";
+    case ProgramKind::kMusl: return "is a musl program; the library is for glibc";
+    case ProgramKind::kOtherMachine: return kWrongMachine;
     case ProgramKind::kScript:
-    case ProgramKind::kDynamic:
-      break;
+    case ProgramKind::kDynamic: break;
   }
   return "";
 }

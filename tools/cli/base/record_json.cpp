@@ -20,17 +20,13 @@ Json elements_json(format::DType dtype, std::span<const std::byte> raw) {
     std::memcpy(&bits, raw.data() + at, std::min(size, sizeof bits));
     const double value = decode_component(dtype, raw.data() + at);
     switch (format::number_class(dtype)) {
-      case format::NumberClass::kFloat:
-        list.push_back(json_number(value));
-        break;
+      case format::NumberClass::kFloat: list.push_back(json_number(value)); break;
       case format::NumberClass::kSigned:
         list.push_back(size == sizeof bits ? std::bit_cast<int64_t>(bits)
                                            : static_cast<int64_t>(value));
         break;
       case format::NumberClass::kUnsigned:
-      case format::NumberClass::kBytes:
-        list.push_back(bits);
-        break;
+      case format::NumberClass::kBytes: list.push_back(bits); break;
     }
   }
   return list;

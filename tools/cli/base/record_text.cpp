@@ -23,9 +23,8 @@ std::string type_text(const format::TensorStats& e) {
   std::string text(to_string(e.dtype));
   if (!e.has_shape) return text + " x " + count_text(e.stats.count);
   text += '[';
-  for (size_t i = 0; i < e.shape.size(); ++i) {
+  for (size_t i = 0; i < e.shape.size(); ++i)
     text += (i == 0 ? "" : ",") + std::to_string(e.shape[i]);
-  }
   return text + ']';
 }
 
@@ -76,14 +75,12 @@ class Describer {
     if (e.op) details += name_text(definitions_, e.op) + "  ";
     if (e.kernel) details += kernel_text(definitions_, e.kernel) + "  ";
     details += type_text(e) + " on " + device_text(e.device) + "  " + numbers_text(e);
-    if (e.looks != 0) {
+    if (e.looks != 0)
       details += "  changed in " + std::to_string(e.changes) + " of " + counted(e.looks, "look");
-    }
     if (e.poisoned != 0) details += "  " + std::to_string(e.poisoned) + " never written";
     if (e.collective != 0) details += "  of collective " + std::to_string(e.collective);
-    if (e.padding != format::Padding::kNone && e.pad_count != format::kNotCounted) {
+    if (e.padding != format::Padding::kNone && e.pad_count != format::kNotCounted)
       details += "  " + std::to_string(e.pad_count) + " are " + std::to_string(e.pad_index);
-    }
   }
 
   void operator()(const format::Alloc& e) { memory(e); }
@@ -251,9 +248,8 @@ std::string event_line(const format::Event& event, const Definitions& definition
                 step.c_str(), std::string(format::event_name(event.index())).c_str());
   constexpr size_t kPlaceColumns = 40;
   std::string line = head + describer.place;
-  if (describer.place.size() < kPlaceColumns) {
+  if (describer.place.size() < kPlaceColumns)
     line.append(kPlaceColumns - describer.place.size(), ' ');
-  }
   return line + "  " + describer.details;
 }
 

@@ -34,15 +34,13 @@ ExitCode report_state(const reader::TraceReader& trace, const std::string& path)
 ExitCode report_state(const reader::TraceContainer& trace, uint64_t events_without_definition,
                       const std::string& path) {
   switch (trace.state(events_without_definition)) {
-    case reader::TraceState::kComplete:
-      return ExitCode::kClean;
+    case reader::TraceState::kComplete: return ExitCode::kClean;
     case reader::TraceState::kUnclosed:
       complain(MessageId::kUnclosed, path,
                "unclosed: its process was ended from outside or is still writing; the last records "
                "may be missing");
       return ExitCode::kDamagedInput;
-    case reader::TraceState::kDamaged:
-      break;
+    case reader::TraceState::kDamaged: break;
   }
   const reader::RecordCounts counts = trace.counts();
   complain(MessageId::kDamaged, path,

@@ -64,12 +64,9 @@ nlohmann::json python_answer(const std::string& python) {
 
 const char* level_name(Level level) {
   switch (level) {
-    case Level::kOk:
-      return "ok";
-    case Level::kWarn:
-      return "warn";
-    case Level::kFail:
-      break;
+    case Level::kOk: return "ok";
+    case Level::kWarn: return "warn";
+    case Level::kFail: break;
   }
   return "fail";
 }

@@ -102,9 +102,8 @@ std::string json_line(const Density& density) {
 
 std::string text_line(const Density& density) {
   std::string rows;
-  for (const uint64_t row : density.valid_rows) {
+  for (const uint64_t row : density.valid_rows)
     rows += (rows.empty() ? "" : ", ") + std::to_string(row);
-  }
   return std::to_string(density.step) + " | " + density.type + " | " + density.name + " | " +
          std::to_string(density.pad_index) + " | " +
          (density.valid ? number_text(percent(density), 4) + " %" : "?") + " | " +

@@ -268,9 +268,8 @@ void add_sizes(Rows& rows, const reader::TraceReader& trace, const Summary& summ
     rows.add("values", counted(summary.value_bytes_a_step, "byte") +
                            " in the largest step: what snapshots of them would hold");
   const auto events = static_cast<double>(summary.event_count);
-  if (const auto each = ratio(static_cast<double>(trace.file_bytes()), events)) {
+  if (const auto each = ratio(static_cast<double>(trace.file_bytes()), events))
     rows.add("rate", number_text(*each, 3) + " bytes an event");
-  }
   if (const auto rate = ratio(events, summary.seconds())) {
     rows.add("rate", count_text(static_cast<uint64_t>(*rate)) + " events a second over " +
                          number_text(summary.seconds(), 3) + " s");

@@ -49,9 +49,8 @@ FormerOwner former_owner(reader::TraceReader& trace, const Seen& birth) {
     } else if (const auto* free = std::get_if<format::Free>(event)) {
       if (owner.alloc && owner.alloc->generation == free->generation) owner.free = *free;
     } else if (const auto* tensor = std::get_if<format::TensorStats>(event)) {
-      if (owner.alloc && tensor->value.generation == owner.alloc->generation) {
+      if (owner.alloc && tensor->value.generation == owner.alloc->generation)
         owner.value = seen_of(*tensor, trace.definitions());
-      }
     }
   }
   return owner;
@@ -116,9 +115,8 @@ std::string verdict(const NanSearch& search, const NanFound& found,
            " hold what CONVTRACE_POISON fills new memory with.";
   // In evaluation, only an input of the root module has statistics.
   const bool evaluated = birth.place.phase == Phase::kEvaluation;
-  if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input"))) {
+  if (birth.place.phase == Phase::kData || (evaluated && slot.starts_with("input")))
     return "It came with the data: it is an input of the root module.";
-  }
   if (found.made_by || slot.starts_with("grad_input"))
     return gradient_verdict(search, found, definitions);
   if (const auto before = search.before_gap();
@@ -135,14 +133,12 @@ std::string consequence(const NanSearch& search, const NanFound& found,
                         const Definitions& definitions) {
   using Kind = diff::NanStory::Kind;
   switch (found.kind) {
-    case Kind::kScaled:
-      return "It has no consequence: a GradScaler passes over such a step.";
+    case Kind::kScaled: return "It has no consequence: a GradScaler passes over such a step.";
     case Kind::kEnds:
     case Kind::kMissing:
       return "It goes no further: no loss, gradient, parameter or output of a root module has one.";
     case Kind::kBorn:
-    case Kind::kFromData:
-      break;
+    case Kind::kFromData: break;
   }
   if (!found.reached || found.reached->seq == search.birth()->seq) return "";
   return "It reaches " + place_of(*found.reached, definitions) + ", record " +
@@ -171,8 +167,7 @@ std::string warning_text(Warning what, const Seen& seen) {
     case Warning::kSubnormal:
       return counted(seen.stats.subnormal, "element") + " of " + count_text(seen.stats.count) +
              " subnormal";
-    case Warning::kNearLimit:
-      break;
+    case Warning::kNearLimit: break;
   }
   return "up to " + number_text(seen.stats.amax.as_f64()) + ", near the largest value of " +
          std::string(to_string(seen.dtype));
@@ -253,9 +248,8 @@ void print_warnings(Output& output, const NanSearch& search, const Definitions& 
     output.line("  step " + std::to_string(seen.step) + ' ' + place_of(seen, definitions) + ": " +
                 warning_text(what, seen));
   }
-  if (warnings.size() > kWarningsShown) {
+  if (warnings.size() > kWarningsShown)
     output.line("  and " + counted(warnings.size() - kWarningsShown, "further one"));
-  }
 }
 
 /// A gradient is named by who made it, then by who received it.

@@ -90,9 +90,8 @@ void NanSearch::warn(const Seen& seen) {
   const double limit = format::largest_finite(seen.dtype);
   if (limit == 0 || warnings_.size() >= kMostWarnings) return;
   const auto note = [&](Warning what) {
-    if (warned_.emplace(std::tuple{seen.place.scope.value, seen.slot.value, what}, true).second) {
+    if (warned_.emplace(std::tuple{seen.place.scope.value, seen.slot.value, what}, true).second)
       warnings_.emplace_back(what, seen);
-    }
   };
   const double subnormal = static_cast<double>(seen.stats.subnormal);
   if (seen.stats.saturated != 0) note(Warning::kSaturated);

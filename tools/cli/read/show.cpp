@@ -13,9 +13,8 @@ namespace {
 
 std::vector<std::string> record_kinds() {
   std::vector<std::string> kinds{"meta"};
-  for (size_t i = 0; i < std::variant_size_v<format::Event>; ++i) {
+  for (size_t i = 0; i < std::variant_size_v<format::Event>; ++i)
     kinds.emplace_back(format::event_name(i));
-  }
   return kinds;
 }
 
@@ -26,9 +25,8 @@ bool wants(const ShowOptions& options, std::string_view record) {
 
 void show_head(Output& output, const ShowOptions& options, const reader::TraceReader& trace) {
   if (!options.json) output.line(event_line_header());
-  if (options.json && wants(options, "meta")) {
+  if (options.json && wants(options, "meta"))
     output.line(dump_json(meta_record_json(trace.meta())));
-  }
 }
 
 /// Prints the events that are there. @return whether to continue.

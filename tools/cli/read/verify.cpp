@@ -38,9 +38,8 @@ void print_check(Output& output, const reader::TraceCheckResult& check) {
     output.line("offset " + std::to_string(problems[i].offset) + ": " +
                 escape_text(problems[i].text));
   }
-  if (check.problems.count() > kProblemsShown) {
+  if (check.problems.count() > kProblemsShown)
     output.line("... and " + counted(check.problems.count() - kProblemsShown, "further problem"));
-  }
   if (check.problems.empty() && !check.closed) {
     output.line("not closed: its process was ended from outside or is still writing; " +
                 counted(check.cut_bytes, "byte") + " at the end are of no whole record");

@@ -55,18 +55,16 @@ class Recovery {
 Status Recovery::copy(reader::Chunk& chunk) {
   const format::RecordHeader& header = trace_.records()[chunk.record].header;
   const uint64_t first = chunk.decoder.first_seq();
-  if (first > writer_.next_seq()) {
+  if (first > writer_.next_seq())
     CONVTRACE_TRY(note_missing(first - writer_.next_seq(), begin_of(header)));
-  }
   after_ = chunk.record + 1;
   ++result_.chunks;
   result_.events += header.item_count;
   const bool numbered =
       first >= writer_.next_seq();  // otherwise convtrace's writer did not make it
   if (numbered) writer_.skip_to(first);
-  if (numbered && chunk.decoder.resolved_by(trace_.definition_check())) {
+  if (numbered && chunk.decoder.resolved_by(trace_.definition_check()))
     return writer_.append_chunk(header, chunk.payload.stored(), first, chunk.decoder.sums());
-  }
   CONVTRACE_TRY(copy_defined(chunk));
   writer_.skip_to(std::max(writer_.next_seq(), first + header.item_count));
   return kOkStatus;

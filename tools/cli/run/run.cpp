@@ -74,9 +74,7 @@ int print_environment(const RunOptions& options) {
   output.line(std::string(settings::kAnnounceName) + "=1");
   for (const settings::SettingSpec& spec : settings::setting_table()) {
     const std::string name(spec.name);
-    if (const char* value = std::getenv(name.c_str())) {
-      output.line(name + '=' + quote_shell(value));
-    }
+    if (const char* value = std::getenv(name.c_str())) output.line(name + '=' + quote_shell(value));
   }
   output.line(shell_line(options.command));
   return static_cast<int>(output.finish(ExitCode::kClean));

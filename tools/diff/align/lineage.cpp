@@ -100,9 +100,8 @@ Lineage trace_lineage(const StepRecords& base, const StepRecords& cand,
   const std::vector<uint32_t> base_producers = producers_of(base);
   const std::vector<uint32_t> cand_producers = producers_of(cand);
   std::vector<uint32_t> match_of_base(base.values.size(), kNoMatch);
-  for (uint32_t m = 0; m < alignment.matches.size(); ++m) {
+  for (uint32_t m = 0; m < alignment.matches.size(); ++m)
     match_of_base[alignment.matches[m].base] = m;
-  }
   const std::vector<uint32_t> base_before = operands_before(base);
   const std::vector<uint32_t> cand_before = operands_before(cand);
   Lineage lineage;

@@ -213,16 +213,12 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
       }
       return difference;
     }
-    case Role::kLoss:
-      return forward_;
-    case Role::kBuffer:
-      return of_module(record, size);
+    case Role::kLoss: return forward_;
+    case Role::kBuffer: return of_module(record, size);
     case Role::kInitialBuffer:
     case Role::kWritten:
-    case Role::kParameter:
-      return {};
-    case Role::kReceived:
-      return all_;
+    case Role::kParameter: return {};
+    case Role::kReceived: return all_;
     case Role::kGradientNorm: {
       Difference difference = all_;
       if (difference.count == 0) difference.add(gradients_now_.total());
@@ -278,9 +274,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
                    const Difference& difference) {
   differences_[match] = difference;
   switch (record.kind) {
-    case Role::kInput:
-      take_input(record, difference);
-      break;
+    case Role::kInput: take_input(record, difference); break;
     case Role::kOutput:
       take_output(record, difference);
       outputs_.insert_or_assign(record.stats.hash, Output{cand.stats.hash, difference});
@@ -295,9 +289,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       backward_.add(difference);
       output_gradients_[record.key.scope.value] += record.stats.l2 * record.stats.l2;
       break;
-    case Role::kLoss:
-      forward_.add(difference);
-      break;
+    case Role::kLoss: forward_.add(difference); break;
     case Role::kBuffer:
       buffers_[record.key.scope.value][parameter_key(record)] = difference;
       return;
@@ -309,8 +301,7 @@ void Sources::take(uint32_t match, const ValueRecord& record, const ValueRecord&
       return;  // it is a source of parameters only
     case Role::kInitialBuffer:
     case Role::kWritten:
-    case Role::kParameter:
-      return;
+    case Role::kParameter: return;
     case Role::kReceived:  // gradients of parameters are made of it, or outputs
       (record.key.phase == format::Phase::kBackward ? backward_ : forward_).add(difference);
       break;

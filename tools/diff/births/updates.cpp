@@ -23,9 +23,8 @@ double expected_of(std::optional<double> gradient, double rounding) {
 Buckets buckets_of(const ValueView& value) {
   const Sketch& sketch = value.record.stats.sketch;
   Buckets buckets;
-  for (size_t i = 0; i < buckets.size(); ++i) {
+  for (size_t i = 0; i < buckets.size(); ++i)
     buckets[i] = std::ldexp(static_cast<double>(sketch.bucket[i]), sketch.exponent);
-  }
   return buckets;
 }
 

@@ -54,9 +54,8 @@ std::vector<ToldStory> told_stories(const Findings& findings) {
 
 void name_frames(FindingReport& finding, const MetaOf& meta_of) {
   tools::Symbols symbols(meta_of(finding.rank));
-  for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack}) {
+  for (auto* stack : {&finding.alloc_stack, &finding.launch_stack, &finding.free_stack})
     *stack = symbols.frames(*stack);
-  }
 }
 
 void name_frames(Findings& findings, const MetaOf& meta_of) {

@@ -137,9 +137,7 @@ bool recorded_alike(const ValueView& base, const ValueView& cand) {
 /// nevertheless.
 Comparison mismatch(const ValueView& base, const ValueView& cand, Field field) {
   const bool is_input = base.record.kind == Role::kInput;
-  if (is_input && same_numbers(base.record, cand.record)) {
-    return decided(Class::kOtherForm, field);
-  }
+  if (is_input && same_numbers(base.record, cand.record)) return decided(Class::kOtherForm, field);
   return decided(Class::kShapeOrDtypeMismatch, field);
 }
 

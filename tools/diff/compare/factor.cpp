@@ -12,9 +12,8 @@ constexpr double kLargestRest = 0.02;
 double product(const format::Sketch& a, const format::Sketch& b, int exponent) {
   const double scale = std::ldexp(1.0, a.exponent + b.exponent - 2 * exponent);
   double sum = 0;
-  for (size_t i = 0; i < format::Sketch::kBuckets; ++i) {
+  for (size_t i = 0; i < format::Sketch::kBuckets; ++i)
     sum += static_cast<double>(a.bucket[i]) * static_cast<double>(b.bucket[i]);
-  }
   return sum * scale;
 }
 

@@ -27,8 +27,7 @@ std::string headline_of(const ContractReport& report) {
     case Kept::kCannotTell:
       return "CANNOT TELL: " + tools::count_text(judged.count(Kept::kCannotTell)) + " of " + all +
              ", the others are kept";
-    case Kept::kKept:
-      break;
+    case Kept::kKept: break;
   }
   return "KEPT: " + all;
 }

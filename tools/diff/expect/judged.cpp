@@ -459,21 +459,11 @@ JudgedContract ContractRows::judge(const DiffResult& result, const TraceSet& bas
       continue;
     }
     switch (clause.kind) {
-      case ClauseKind::kUnchanged:
-        judged.clauses.push_back(unchanged(of));
-        break;
-      case ClauseKind::kChanged:
-        judged.clauses.push_back(changed(of));
-        break;
-      case ClauseKind::kRuns:
-        judged.clauses.push_back(runs(of));
-        break;
-      case ClauseKind::kNever:
-        judged.clauses.push_back(never(of));
-        break;
-      case ClauseKind::kUnlike:
-        judged.clauses.push_back(different(of));
-        break;
+      case ClauseKind::kUnchanged: judged.clauses.push_back(unchanged(of)); break;
+      case ClauseKind::kChanged: judged.clauses.push_back(changed(of)); break;
+      case ClauseKind::kRuns: judged.clauses.push_back(runs(of)); break;
+      case ClauseKind::kNever: judged.clauses.push_back(never(of)); break;
+      case ClauseKind::kUnlike: judged.clauses.push_back(different(of)); break;
     }
   }
   return judged;

@@ -155,9 +155,8 @@ constexpr std::string_view kTakenUpPackages =
 /// "Typing-Extensions" and "typing.extensions" are "typing_extensions".
 std::string plain_name(std::string_view package) {
   std::string name(package);
-  for (char& c : name) {
+  for (char& c : name)
     c = c == '-' || c == '.' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
   return name;
 }
 
@@ -180,9 +179,8 @@ Meaning meaning_of(const PreflightEntry& difference) {
   constexpr std::string_view kOfPackages = "package.", kNumpy = "version.numpy";
   const std::string_view fact = difference.name;
   const bool both_have_it = difference.base && difference.cand;
-  if (fact.starts_with(kOfPackages)) {
+  if (fact.starts_with(kOfPackages))
     return meaning_of_package(fact.substr(kOfPackages.size()), both_have_it);
-  }
   if (fact == kNumpy && !both_have_it) return {kNone, kImported};
   const auto* found =
       std::ranges::find_if(kRows, [fact](const Row& r) { return fits(fact, r.name); });

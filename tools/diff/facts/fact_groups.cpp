@@ -70,9 +70,8 @@ std::map<std::string, std::string> parse_settings(std::string_view text) {
     if (i == text.size() && (depth > 0 || quote != 0)) break;  // the text was truncated here
     const std::string_view part = text.substr(begin, std::min(i, text.size()) - begin);
     const size_t equals = part.find('=');
-    if (equals != part.npos) {
+    if (equals != part.npos)
       settings.emplace(std::string(part.substr(0, equals)), std::string(part.substr(equals + 1)));
-    }
     begin = std::min(i + 2, text.size());  // ", "
   }
   return settings;
@@ -192,12 +191,10 @@ std::string fact_text(const FactDifference& fact) {
              (fact.from_the_start
                   ? ", the first that is known: seeded otherwise, or one run drew some before"
                   : ": one run drew others");
-    case FactKind::kCode:
-      break;
+    case FactKind::kCode: break;
   }
-  if (!fact.base || !fact.cand) {
+  if (!fact.base || !fact.cand)
     return fact.name + " was imported in the " + (fact.base ? "baseline" : "candidate") + " alone";
-  }
   const size_t colon = fact.name.find(": ");
   return colon == fact.name.npos
              ? fact.name + " changed"

@@ -96,9 +96,8 @@ std::vector<ScopeMap::Module> ScopeMap::modules_of(
     module.shape += shape;
     module.has_parameters |= is_param;
     const uint64_t content = mix_all({r.key.slot.value, r.stats.hash});
-    if (r.key.phase == format::Phase::kForward) {
+    if (r.key.phase == format::Phase::kForward)
       (is_param ? module.weights : module.outputs) += content;
-    }
   }
   return modules;
 }

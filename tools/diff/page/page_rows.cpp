@@ -106,15 +106,12 @@ Json PageRows::json() const {
   std::ranges::sort(ranked, {}, [this](uint32_t scope) { return order_[scope]; });
   json["order"] = ranked;
   json["steps"] = tools::json_list(steps_, tools::step_json);
-  for (size_t i = 0; i < kClassCount; ++i) {
+  for (size_t i = 0; i < kClassCount; ++i)
     json["classes"].push_back(to_string(static_cast<Class>(i)));
-  }
-  for (size_t i = 0; i <= static_cast<size_t>(Field::kNone); ++i) {
+  for (size_t i = 0; i <= static_cast<size_t>(Field::kNone); ++i)
     json["fields"].push_back(to_string(static_cast<Field>(i)));
-  }
-  for (size_t i = 0; i < kPhaseCount; ++i) {
+  for (size_t i = 0; i < kPhaseCount; ++i)
     json["phases"].push_back(to_string(static_cast<format::Phase>(i)));
-  }
   return json;
 }
 
@@ -129,12 +126,10 @@ std::string base64(std::string_view bytes) {
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t at = 0; at < bytes.size(); at += 3) {
     uint32_t word = 0;
-    for (size_t i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < 3; ++i)
       word = word << 8 | (at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : 0);
-    }
-    for (size_t i = 0; i < 4; ++i) {
+    for (size_t i = 0; i < 4; ++i)
       text += at + i <= bytes.size() ? kDigits[word >> (18 - 6 * i) & 63] : '=';
-    }
   }
   return text;
 }

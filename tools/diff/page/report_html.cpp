@@ -158,9 +158,8 @@ class HtmlReport {
     }
     const auto& entries = result_.preflight;
     std::string text;
-    for (size_t i = 0; i < entries.size() && i < kNamed; ++i) {
+    for (size_t i = 0; i < entries.size() && i < kNamed; ++i)
       text += (i == 0 ? "" : ", ") + escape_markup(entries[i].name);
-    }
     if (entries.size() > kNamed)
       text += ", and " + std::to_string(entries.size() - kNamed) + " more";
     if (!text.empty()) items.push_back("<a href=\"#differ\">The runs differ in</a> " + text + ".");
@@ -193,9 +192,8 @@ class HtmlReport {
 
   void listing() {
     out_ << kValues;
-    for (size_t i = 0; i < kClassCount; ++i) {
+    for (size_t i = 0; i < kClassCount; ++i)
       out_ << "<option value=\"" << i << "\">" << to_string(static_cast<Class>(i));
-    }
     out_ << kList;
   }
 
@@ -212,9 +210,8 @@ class HtmlReport {
     data["histograms"] = root_ ? root_->histograms() : tools::Json::array();
     // Inside a script element nothing is escaped, but it ends at "</script": no "<" is left.
     std::string text = tools::dump_json(data);
-    for (size_t at = text.find('<'); at != text.npos; at = text.find('<', at)) {
+    for (size_t at = text.find('<'); at != text.npos; at = text.find('<', at))
       text.replace(at, 1, "\\u003c");
-    }
     out_ << "<script type=\"application/json\" id=\"data\">" << text << "</script>\n<script>"
          << kPageScript << "</script>\n";
   }

@@ -208,9 +208,7 @@ std::string Joined::why_not_comparable() const {
   };
   if (result_.ranks.empty()) return nothing("the runs have no rank in common");
   if (result_.steps == 0) return nothing("the runs have no step in common");
-  if (result_.values == 0) {
-    return nothing("no value could be compared (no statistics in common)");
-  }
+  if (result_.values == 0) return nothing("no value could be compared (no statistics in common)");
   if (!result_.bits_known &&
       result_.counts[static_cast<size_t>(Class::kBitDifference)] == result_.values) {
     return numbered(MessageId::kTwoHashes,
@@ -228,9 +226,8 @@ std::string Joined::why_not_comparable() const {
                         tools::count_text(values.base) + " and " + tools::count_text(values.cand) +
                         " values have a partner");
   }
-  if (uncompared_step_ && !result_.root) {
+  if (uncompared_step_ && !result_.root)
     return nothing("no value could be compared in step " + std::to_string(*uncompared_step_));
-  }
   return "";
 }
 

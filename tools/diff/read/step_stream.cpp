@@ -161,9 +161,8 @@ const StepRecords* StepStream::peek() {
 /// Sorts into execution order, and counts repeated keys.
 void StepStream::put_in_order(StepRecords& step) {
   moved_.apply(step);
-  if (!std::ranges::is_sorted(step.values, is_before)) {
+  if (!std::ranges::is_sorted(step.values, is_before))
     std::ranges::stable_sort(step.values, is_before);
-  }
   retrain_graded_calls(step, names_);
   // Programs repeat their steps: a step with the same keys as the step before has the same
   // occurrences.
@@ -296,9 +295,8 @@ void StepStream::take(const format::Launch& event) {
                         .phase = place.phase};
     next = {event.kernel, place, launches_.number(key)};
   }
-  if (!as_expected || AliasPatterns::overlaps(event)) {
+  if (!as_expected || AliasPatterns::overlaps(event))
     patterns_.take(event, {shared(place.scope), shared_family(event.kernel), place.phase, true});
-  }
   last_launch_ = next.launch;
   step->launches.push_back(last_launch_);
 }

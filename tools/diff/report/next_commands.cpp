@@ -27,9 +27,8 @@ std::string scope_pattern(const std::string& scope) { return scope.empty() ? "re
 /// The subjects of the rules: a kernel without a framework op, or modules by both names.
 std::vector<std::string> subjects(const RootReport& root) {
   const RecordReport& record = root.record;
-  if (!record.kernel.empty() && record.op.empty()) {
+  if (!record.kernel.empty() && record.op.empty())
     return {"kernel = " + tools::quote_toml(record.kernel)};
-  }
   std::vector<std::string> lines;
   const auto add = [&](const RecordReport& about) {
     for (const std::string& scope : {about.scope, about.cand_scope}) {
@@ -44,9 +43,8 @@ std::vector<std::string> subjects(const RootReport& root) {
 
 std::vector<std::string> rule_file(const RootReport& root) {
   std::vector<std::string> lines = {std::string("cat > ") + kRuleFile + " <<'EOF'"};
-  for (const std::string& subject : subjects(root)) {
+  for (const std::string& subject : subjects(root))
     lines.insert(lines.end(), {"[[rule]]", subject, "capture = \"snapshot\""});
-  }
   lines.emplace_back("EOF");
   return lines;
 }

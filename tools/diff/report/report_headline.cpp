@@ -105,8 +105,7 @@ std::string headline(const DiffResult& result) {
   switch (result.verdict) {
     case Verdict::kDiverged:
       return "DIVERGED at " + root_headline(*result.root, result.ranks.size() > 1);
-    case Verdict::kNotComparable:
-      return "NOT COMPARABLE: " + result.why_not_comparable;
+    case Verdict::kNotComparable: return "NOT COMPARABLE: " + result.why_not_comparable;
     case Verdict::kFindings:
       return "SAME VALUES (" + agreement_text(result) + "), but " +
              tools::counted(result.base_findings.errors + result.cand_findings.errors,
@@ -120,8 +119,7 @@ std::string headline(const DiffResult& result) {
              (result.hidden->judged == 0
                   ? ", the first of both runs"
                   : "; what was compared before is " + agreement_text(result));
-    case Verdict::kSame:
-      break;
+    case Verdict::kSame: break;
   }
   const uint64_t alike = result.counts[static_cast<size_t>(Class::kIdentical)] +
                          result.counts[static_cast<size_t>(Class::kOtherForm)];

@@ -35,9 +35,8 @@ Json elements_json(const ElementReport& e) {
                {"max_abs", tools::json_number(e.max_abs)},
                {"max_rel", tools::json_number(e.max_rel)},
                {"cosine", e.cosine}};
-  for (size_t i = 0; i < kWithin.size(); ++i) {
+  for (size_t i = 0; i < kWithin.size(); ++i)
     json["within"][tools::number_text(kWithin[i])] = e.within[i];
-  }
   json["ulps"] = e.has_ulps ? Json(e.ulps) : Json();
   json["first"] = Json();
   if (e.first) {
@@ -375,9 +374,8 @@ Json json_report(const DiffResult& result) {
   json["why_exact"] = text_or_null(result.why_exact);
   json["root"] = root_json(result.root);
   json["first_bit_difference"] = root_json(result.first_bit_difference);
-  for (size_t i = 0; i < kClassCount; ++i) {
+  for (size_t i = 0; i < kClassCount; ++i)
     json["counts"][std::string(to_string(static_cast<Class>(i)))] = result.counts[i];
-  }
   json["compared"] = {{"values", result.values}, {"launches", result.launches}};
   json["preflight"] = json_list(result.preflight, preflight_json);
   json["facts"] = json_list(result.facts, fact_json);

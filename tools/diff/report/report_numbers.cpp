@@ -21,9 +21,8 @@ std::string wide_text(format::DType dtype, format::WideScalar value) {
 
 std::string samples_text(const SideReport& side) {
   std::string text;
-  for (size_t i = 0; i < side.samples.size() && i < 4; ++i) {
+  for (size_t i = 0; i < side.samples.size() && i < 4; ++i)
     text += (i == 0 ? "" : " ") + number_text(side.samples[i], 5);
-  }
   return side.samples.size() > 4 ? text + " ..." : text;
 }
 

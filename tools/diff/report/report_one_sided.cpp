@@ -64,9 +64,7 @@ std::vector<std::string> one_sided_lines(const DiffResult& result) {
     if (!group.kernel.empty())
       text += "kernel " + escape_text(tools::kernel_title(group.kernel)) + ", ";
     text += escape_text(group.slot) + " (" + tools::counted(values, "value");
-    if (modules.names.size() > 1) {
-      text += " of " + tools::counted(modules.names.size(), "module");
-    }
+    if (modules.names.size() > 1) text += " of " + tools::counted(modules.names.size(), "module");
     const bool unknown = first_step == format::kNoStep;
     text += " from step " + (unknown ? "unknown" : std::to_string(first_step)) + " on)";
     lines.push_back(std::move(text));

@@ -20,9 +20,8 @@ std::string side_type(const SideReport& side) {
   std::string text(to_string(side.dtype));
   if (side.has_shape) {
     text += " [";
-    for (size_t i = 0; i < side.shape.size(); ++i) {
+    for (size_t i = 0; i < side.shape.size(); ++i)
       text += (i == 0 ? "" : ", ") + std::to_string(side.shape[i]);
-    }
     text += ']';
   } else {
     text += " x " + count_text(side.stats.count);
@@ -73,9 +72,8 @@ std::string module_text(const RecordReport& record) {
 std::string object_text(const RecordReport& record) {
   std::string text;
   if (!record.op.empty()) text += "op " + escape_text(record.op) + ", ";
-  if (!record.kernel.empty()) {
+  if (!record.kernel.empty())
     text += "kernel " + escape_text(tools::kernel_title(record.kernel)) + ", ";
-  }
   return text + escape_text(record.slot);
 }
 
@@ -167,9 +165,8 @@ std::vector<std::string> alias_lines(const DiffResult& result) {
 
 std::string match_text(const RecordReport& record) {
   std::string text(to_string(record.how));
-  if (record.confidence < 1) {
+  if (record.confidence < 1)
     text += ", confidence " + tools::number_text(static_cast<double>(record.confidence), 2);
-  }
   if (record.cand_scope != record.scope) {
     text += "; in the candidate " + scope_text(record.cand_scope);
   }
@@ -232,9 +229,8 @@ bool is_identical(const DiffResult& result) {
 }
 
 std::vector<std::string> advice(const DiffResult& result) {
-  if (result.verdict == Verdict::kIncomplete) {
+  if (result.verdict == Verdict::kIncomplete)
     return {"--allow-incomplete: what was compared decides."};
-  }
   if (result.verdict == Verdict::kCannotTell) {
     const Hidden& hidden = *result.hidden;
     return {std::string("What would tell: ") +
@@ -262,12 +258,10 @@ std::vector<std::string> advice(const DiffResult& result) {
         "[[rule]]", "kernel = \"*\"  # better: a pattern over the kernels in doubt",
         "outputs = \"auto\"", "capture = \"stats\""};
   }
-  if (result.values == 0 && result.wholes && result.wholes->apart.values != 0) {
+  if (result.values == 0 && result.wholes && result.wholes->apart.values != 0)
     return {"No value has one size in both runs: do they train one model on the same batches?"};
-  }
-  if (result.values == 0) {
+  if (result.values == 0)
     return {"Record the same steps of both runs (convtrace run --like BASE), with mode stats."};
-  }
   return {"If these are the same modules under other names, say so with --map."};
 }
 

@@ -61,9 +61,8 @@ std::string factor_text(const RootReport& root) {
 std::string tolerance_text(const RecordReport& record) {
   const Comparison& c = record.comparison;
   if (std::isnan(c.difference) || c.field == Field::kNone) return "";
-  if (!is_measured(c.field)) {
+  if (!is_measured(c.field))
     return "they differ by " + number_text(c.difference) + " in " + std::string(to_string(c.field));
-  }
   std::string text = "they differ by " + difference_text(c) + " of their size (" +
                      std::string(to_string(c.field)) + ')';
   // A value that only passed a difference on has no tolerance of its own.

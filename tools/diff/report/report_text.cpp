@@ -85,9 +85,8 @@ class Text : public TextReport {
         line("  ", escape_text(entry.name) + ": " + side(entry.base) + " | " + side(entry.cand));
         line("      ", std::string(meaning_of(entry).text));
       }
-      if (shown < result_.preflight.size()) {
+      if (shown < result_.preflight.size())
         out_ << "  and " << result_.preflight.size() - shown << " more (--json lists all)\n";
-      }
     }
     facts();
     line("aligned     ", renamed_text(result_));
@@ -101,9 +100,8 @@ class Text : public TextReport {
     out_ << title("the programs differ in") << "  (baseline | candidate)\n";
     const size_t shown = std::min(kFactLines, result_.facts.size());
     for (size_t i = 0; i < shown; ++i) line("  ", escape_text(fact_text(result_.facts[i])));
-    if (shown < result_.facts.size()) {
+    if (shown < result_.facts.size())
       out_ << "  and " << result_.facts.size() - shown << " more (--json lists all)\n";
-    }
   }
 
   void cause() {
@@ -140,9 +138,8 @@ class Text : public TextReport {
       const std::string label = i == 0 ? padded("  " + std::string(what), 12) : indent;
       line(label + "  ", escape_text(frames[i]));
     }
-    if (frames.size() > kFramesShown) {
+    if (frames.size() > kFramesShown)
       out_ << indent << "  ... " << frames.size() - kFramesShown << " more (--json has all)\n";
-    }
   }
 
   void root(const RootReport& root) {

@@ -46,8 +46,7 @@ std::string result_sentence(const RootReport& root) {
       return "inputs agree within rounding, the result does not" + weights_text(root);
     case Class::kSuspicious:
       return "inputs differ by rounding that grew, the result by more than that explains";
-    default:
-      return "values diverge; their inputs were already drifting apart";
+    default: return "values diverge; their inputs were already drifting apart";
   }
 }
 
@@ -145,8 +144,7 @@ std::string meaning_of_root(const RootReport& root) {
     case format::Phase::kEvaluation:
       return std::string("what is computed without gradients differs") +
              (inputs_agree(root) ? ", on equal inputs" : "");
-    case format::Phase::kTuning:
-      return "";  // belongs to no step
+    case format::Phase::kTuning: return "";  // belongs to no step
   }
   return "";
 }
@@ -173,13 +171,11 @@ std::string root_sentence(const RootReport& root) {
       return std::string("its value was right when it was made, but changed in the ") +
              (root.changed_in_cand ? "candidate" : "baseline") + " before " +
              scope_text(root.consumer->scope) + " used it";
-    case Class::kNanBorn:
-      return "NaN or Inf appears in one run only";
+    case Class::kNanBorn: return "NaN or Inf appears in one run only";
     case Class::kShapeOrDtypeMismatch:
       return "the runs compute another " + std::string(to_string(record.comparison.field)) +
              " here";
-    default:
-      break;
+    default: break;
   }
   if (record.phase == format::Phase::kData && !root.came_in)
     return "the runs were given different data";
@@ -254,9 +250,8 @@ std::string phase_text(const DiffResult& result) {
     return step +
            "the module began with other buffers: look at what was loaded, and at what makes them";
   }
-  if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:")) {
+  if (record.phase == format::Phase::kEvaluation && record.slot.starts_with("input:"))
     return step + "evaluation was given other data: look at what is evaluated";
-  }
   if (result.root->made_by)
     return step + agreement_before(*result.root, "the gradients", false) + ": look at " +
            escape_text(makers_text(*result.root->made_by));

@@ -117,9 +117,8 @@ void add_gaps(bool of_several, const StepStream& base, const StepStream& cand, R
   const std::string prefix = of_several ? "rank " + std::to_string(part.rank) + ": " : "";
   const std::string base_state = reader::to_string(base.reader().state());
   const std::string cand_state = reader::to_string(cand.reader().state());
-  if (base_state != "complete" || cand_state != "complete") {
+  if (base_state != "complete" || cand_state != "complete")
     add_entry(result.preflight, {prefix + "state", base_state, cand_state});
-  }
   const bool other_steps =
       setting_differs(base.reader().meta(), cand.reader().meta(), "setting.CONVTRACE_STEPS");
   add_unread(base, false, result);

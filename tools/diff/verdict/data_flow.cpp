@@ -55,18 +55,15 @@ class Flow {
     const ValueRecord& from = record(earlier);
     switch (made.kind) {
       case Role::kOutput:
-      case Role::kBuffer:
-        return from.kind == Role::kInput && in_one_call(later, earlier);
+      case Role::kBuffer: return from.kind == Role::kInput && in_one_call(later, earlier);
       case Role::kGradient:
       case Role::kUnclipped:
         return from.kind == Role::kGradOutput && made.key.scope == from.key.scope;
-      case Role::kGradInput:
-        return from.kind == Role::kGradOutput && in_one_call(later, earlier);
+      case Role::kGradInput: return from.kind == Role::kGradOutput && in_one_call(later, earlier);
       case Role::kParameter:
         return is_parameter_gradient(from.kind) && is_update(made) &&
                parameter_key(made) == parameter_key(from);
-      default:
-        return false;
+      default: return false;
     }
   }
 

@@ -36,31 +36,25 @@ ExactnessDecision decide_exactness(ExactChoice choice,
                                    const std::vector<PreflightEntry>& differences,
                                    const format::TraceMeta& base, const format::TraceMeta& cand,
                                    std::optional<bool> repeats) {
-  if (!format::hash_alike(base, cand)) {
+  if (!format::hash_alike(base, cand))
     return {Exactness::kInexact, "the runs' values are hashed in two ways"};
-  }
   if (choice == ExactChoice::kOn) return {Exactness::kExact, "--exact on"};
   if (choice == ExactChoice::kOff) return {Exactness::kInexact, "--exact off"};
   const bool on_device = has_device(base) || has_device(cand);
   for (const PreflightEntry& entry : differences) {
     const Excuse excuse = meaning_of(entry).excuse;
-    if (excuse != Excuse::kNone && (excuse != Excuse::kOnDevice || on_device)) {
+    if (excuse != Excuse::kNone && (excuse != Excuse::kOnDevice || on_device))
       return {Exactness::kInexact, "the runs differ in " + entry.name};
-    }
   }
   if (code_of(base) != code_of(cand)) return {Exactness::kInexact, "the runs differ in their code"};
   const std::string alike =
       "versions, devices, switches, seed, command line and code of both runs are the same, and ";
-  if (repeats && !*repeats) {
+  if (repeats && !*repeats)
     return {Exactness::kInexact, "a repetition of the baseline has other bits"};
-  }
   if (repeats) return {Exactness::kExact, alike + "a repetition of the baseline has all its bits"};
-  if (is_deterministic(base) && is_deterministic(cand)) {
+  if (is_deterministic(base) && is_deterministic(cand))
     return {Exactness::kExact, alike + "deterministic algorithms are on"};
-  }
-  if (!on_device) {
-    return {Exactness::kExact, alike + "both ran on the CPU alone"};
-  }
+  if (!on_device) return {Exactness::kExact, alike + "both ran on the CPU alone"};
   return {
       Exactness::kInexact,
       "atomics and autotuning of a GPU need not repeat: deterministic algorithms are not on, or "

@@ -109,9 +109,8 @@ void RankDiff::learn_noise(const StepRecords& base,
       other = stream->peek();
     }
     if (other == nullptr || other->step != base.step) continue;
-    for (const Match& match : align(base.values, other->values).matches) {
+    for (const Match& match : align(base.values, other->values).matches)
       noise_.learn(view(base, base.values[match.base]), view(*other, other->values[match.cand]));
-    }
   }
 }
 
@@ -201,9 +200,8 @@ void RankDiff::add_allowed(const ValueView& base, const ValueView& cand, const N
   const bool is_gradient = is_parameter_gradient(record.kind);
   // An average whose terms cancel, and Adam's updates from it, have no meaningful size.
   const bool has_size = !is_gradient && record.kind != Role::kBuffer && !is_update(record);
-  if (noise != nullptr && has_size) {
+  if (noise != nullptr && has_size)
     allowed.value = std::max(allowed.value, kNoiseGain * noise->rms);
-  }
   // For f64 a difference below the resolution of a sketch cannot be seen.
   allowed.value = std::max(allowed.value, kGain * sketch_floor(base, cand));
   if (record.kind == Role::kGradOutput) allowed.gradient = judged.tolerance;

@@ -363,16 +363,14 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   }
   const uint32_t first = choice.match - std::min(choice.match, kAround);
   const uint32_t count = pair.size();
-  for (uint32_t m = first; m < std::min(count, choice.match + kAround + 1); ++m) {
+  for (uint32_t m = first; m < std::min(count, choice.match + kAround + 1); ++m)
     root.around.push_back(reporter.of_match(pair, m));
-  }
   root.around_root = choice.match - first;
   if (!choice.changed) root.made_by = maker_of_root(pair, choice.match, reporter.names());
   root.flow = flow_of(pair, choice.match, root.made_by, reporter);
   root.gradients = worst_gradients(pair, reporter);
-  if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference) {
+  if (is_made_between(pair, choice.match) || worst_input == Class::kBitDifference)
     find_place_between(pair, choice.match, reporter, root);
-  }
   if (is_update(record)) root.updates = count_updates(pair);
   root.holder = holder_of(pair, choice.match);
   root.taken_alone = inputs_taken_alone(pair, choice.match, reporter.names());
@@ -395,9 +393,8 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   root.consumer = reporter.of_match(pair, choice.changed->consumer);
   for (uint32_t m = choice.match + 1; m < count && !root.effect; ++m) {
     const Comparison& c = pair.comparisons[m];
-    if (c.verdict >= Class::kDiverged && (is_measured(c.field) || c.field == Field::kNonFinite)) {
+    if (c.verdict >= Class::kDiverged && (is_measured(c.field) || c.field == Field::kNonFinite))
       root.effect = reporter.of_match(pair, m);
-    }
   }
   return root;
 }

@@ -301,12 +301,9 @@ bool WholeValues::is_of_parts(const Chosen& chosen) {
 WholeRecord WholeValues::made(const Chosen& chosen) const {
   const HeldValue& value = *chosen.value;
   switch (chosen.form.how) {
-    case How::kCopies:
-      break;
-    case How::kPieces:
-      return of_pieces(value, chosen.form.copies, chosen.partner);
-    case How::kReduced:
-      return reduced(value, reduction_of(value.first()));
+    case How::kCopies: break;
+    case How::kPieces: return of_pieces(value, chosen.form.copies, chosen.partner);
+    case How::kReduced: return reduced(value, reduction_of(value.first()));
     case How::kInFull:
       return in_full(value, *chosen.partner, chosen.partner_form == How::kInFull, chosen.factor);
   }

@@ -29,17 +29,13 @@ uint64_t count_of(const Call& call) {
   switch (call.does) {
     case Operation::kAllReduce:
     case Operation::kReduce:
-    case Operation::kReduceScatter:
-      return call.sent;
-    case Operation::kBroadcast:
-      return std::max(call.sent, call.received);
-    case Operation::kSend:
-      return call.sent;
+    case Operation::kReduceScatter: return call.sent;
+    case Operation::kBroadcast: return std::max(call.sent, call.received);
+    case Operation::kSend: return call.sent;
     case Operation::kRecv:
     case Operation::kAllGather:  // all parts together, however large each is
       return call.received;
-    default:
-      return 0;  // parts may be of any size
+    default: return 0;  // parts may be of any size
   }
 }
 

@@ -66,8 +66,7 @@ bool explains(const Origin& cause, const Origin& effect) {
       return is_one_of(cause.kind, {Kind::kUnequal, Kind::kWrongContent}) && cause.rank &&
              cause.rank == effect.rank && effect.step - cause.step <= 1;
     case Kind::kMismatch:
-    case Kind::kWritten:
-      return false;
+    case Kind::kWritten: return false;
   }
   return false;
 }

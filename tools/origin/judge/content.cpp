@@ -48,15 +48,12 @@ class Routes {
       case Operation::kAllGather:
         for (size_t i = 0; i < n; ++i) gathered(i);
         break;
-      case Operation::kAllToAll:
-        exchanged();
-        break;
+      case Operation::kAllToAll: exchanged(); break;
       case Operation::kSend:
         for (size_t i = 0; i < std::min(member(0).sent.size(), member(1).received.size()); ++i)
           compare(0, i, 1, i);
         break;
-      default:
-        break;
+      default: break;
     }
     return std::move(wrong_);
   }

@@ -17,19 +17,13 @@ constexpr double kOfSketch = 32 * 0x1p-24;
 double smallest_of(format::DType dtype) {
   using format::DType;
   switch (dtype) {
-    case DType::kF16:
-      return 0x1p-24;
-    case DType::kBF16:
-      return 0x1p-133;
-    case DType::kF8E4M3FN:
-      return 0x1p-9;
-    case DType::kF8E5M2:
-      return 0x1p-16;
+    case DType::kF16: return 0x1p-24;
+    case DType::kBF16: return 0x1p-133;
+    case DType::kF8E4M3FN: return 0x1p-9;
+    case DType::kF8E5M2: return 0x1p-16;
     case DType::kF64:
-    case DType::kC128:
-      return 0x1p-1074;
-    default:
-      return 0x1p-149;
+    case DType::kC128: return 0x1p-1074;
+    default: return 0x1p-149;
   }
 }
 

@@ -39,8 +39,7 @@ inline constexpr size_t kKindCount = 10;
 [[nodiscard]] constexpr std::string_view to_string(Kind kind) {
   switch (kind) {
 #define CONVTRACE_X(name, value, text) \
-  case Kind::name:                     \
-    return text;
+  case Kind::name: return text;
     CONVTRACE_ORIGIN_KINDS(CONVTRACE_X)
 #undef CONVTRACE_X
   }

@@ -81,8 +81,7 @@ std::string how_text(const MadeBy& made) {
     case HowKnown::kOrder:
       return "no module or op that was recorded took the value in the forward pass";
 
-    case HowKnown::kBegin:
-      return "the backward pass begins there";
+    case HowKnown::kBegin: return "the backward pass begins there";
   }
   std::vector<std::string> all;
   for (const std::string& scope : made.around) all.push_back(module_text(scope));

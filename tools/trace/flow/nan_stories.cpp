@@ -77,19 +77,15 @@ bool counts(size_t i, const Passed& value, const Stretches& calls) {
     case Role::kGradient:
     case Role::kUnclipped:
     case Role::kParameter:
-    case Role::kLoss:
-      return true;
-    case Role::kBuffer:
-      return value.stats.nan != 0;  // a table may hold infinities
+    case Role::kLoss: return true;
+    case Role::kBuffer: return value.stats.nan != 0;  // a table may hold infinities
     case Role::kOutput:
       return value.of_module() && value.place.phase != Phase::kRecompute && !calls.any_around(i);
-    case Role::kGradientNorm:
-      return true;
+    case Role::kGradientNorm: return true;
     case Role::kState:
       // An average that was infinite once stays so; a single number may be a least loss so far.
       return value.stats.count > 1;
-    default:
-      return false;
+    default: return false;
   }
 }
 

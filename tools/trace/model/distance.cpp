@@ -25,25 +25,16 @@ double sketched_distance(const Sketch& a, const Sketch& b) {
 double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kC128:
-      return 0x1p-53;
+    case DType::kC128: return 0x1p-53;
     case DType::kF32:
-    case DType::kC64:
-      return 0x1p-24;
-    case DType::kF16:
-      return 0x1p-11;
-    case DType::kBF16:
-      return 0x1p-8;
-    case DType::kF8E4M3FN:
-      return 0x1p-4;
-    case DType::kF8E5M2:
-      return 0x1p-3;
-    case DType::kF4E2M1FN:
-      return 0x1p-2;
-    case DType::kF8E8M0FNU:
-      return 0x1p-1;
-    default:
-      return 0;
+    case DType::kC64: return 0x1p-24;
+    case DType::kF16: return 0x1p-11;
+    case DType::kBF16: return 0x1p-8;
+    case DType::kF8E4M3FN: return 0x1p-4;
+    case DType::kF8E5M2: return 0x1p-3;
+    case DType::kF4E2M1FN: return 0x1p-2;
+    case DType::kF8E8M0FNU: return 0x1p-1;
+    default: return 0;
   }
 }
 

@@ -11,16 +11,14 @@ bool may_be_mask(Role kind, Phase phase) {
     case Role::kGradInput:
     case Role::kGradient:
     case Role::kUnclipped:
-    case Role::kLoss:
-      return false;
+    case Role::kLoss: return false;
     case Role::kParameter:  // before the first step: a table may be one
       return phase == Phase::kForward;
     case Role::kInput:
     case Role::kOutput:
     case Role::kBuffer:
     case Role::kInitialBuffer:
-    case Role::kWritten:
-      return true;
+    case Role::kWritten: return true;
     default:
       return phase != Phase::kLoss && phase != Phase::kBackward && phase != Phase::kOptimizer &&
              phase != Phase::kCommunication;

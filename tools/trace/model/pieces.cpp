@@ -34,8 +34,7 @@ Scalar extreme(NumberClass number, Scalar a, Scalar b, bool larger) {
       return Scalar::i64(larger ? std::max(x, y) : std::min(x, y));
     }
     case NumberClass::kUnsigned:
-    case NumberClass::kBytes:
-      break;
+    case NumberClass::kBytes: break;
   }
   const uint64_t x = a.as_u64(), y = b.as_u64();
   return Scalar::u64(larger ? std::max(x, y) : std::min(x, y));

@@ -183,9 +183,8 @@ TEST_CASE("hash: exchanging rows, shifting and padding change it", "[stats][hash
 TEST_CASE("hash: equal bytes have equal hashes whatever their type", "[stats][hash]") {
   const auto bytes = random_bytes(DType::kC128, 3000, 2);
   const uint64_t expected = hash_of(bytes);
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kAllDTypes)
     REQUIRE(compute(view_of(bytes, dtype)).stats.hash == expected);
-  }
 }
 
 TEST_CASE("hash: ranges name the first that differs", "[stats][hash]") {
@@ -202,9 +201,8 @@ TEST_CASE("hash: ranges name the first that differs", "[stats][hash]") {
   }
   bytes[5 * kMinRangeBytes + 77] ^= 4;
   const StatsResult after = compute(view_of(bytes, DType::kU8));
-  for (uint32_t i = 0; i < before.range_count; ++i) {
+  for (uint32_t i = 0; i < before.range_count; ++i)
     REQUIRE((before.range_hashes[i] == after.range_hashes[i]) == (i != 5));
-  }
 }
 
 TEST_CASE("tiling: at most 2048 tiles and 256 ranges of whole tiles", "[stats][hash]") {

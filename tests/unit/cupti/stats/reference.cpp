@@ -28,18 +28,12 @@ struct FloatFormat {
 
 FloatFormat float_format(DType dtype) {
   switch (dtype) {
-    case DType::kF64:
-      return {11, 52, false};
-    case DType::kF32:
-      return {8, 23, false};
-    case DType::kF16:
-      return {5, 10, false};
-    case DType::kBF16:
-      return {8, 7, false};
-    case DType::kF8E4M3FN:
-      return {4, 3, true};
-    default:
-      return {5, 2, false};
+    case DType::kF64: return {11, 52, false};
+    case DType::kF32: return {8, 23, false};
+    case DType::kF16: return {5, 10, false};
+    case DType::kBF16: return {8, 7, false};
+    case DType::kF8E4M3FN: return {4, 3, true};
+    default: return {5, 2, false};
   }
 }
 
@@ -161,33 +155,22 @@ double root(Quad square) {
 
 Decoded decode(DType dtype, uint64_t bits) {
   switch (dtype) {
-    case DType::kI8:
-      return decode_int<int8_t>(bits);
-    case DType::kU8:
-      return decode_int<uint8_t>(bits);
-    case DType::kI16:
-      return decode_int<int16_t>(bits);
-    case DType::kU16:
-      return decode_int<uint16_t>(bits);
-    case DType::kI32:
-      return decode_int<int32_t>(bits);
-    case DType::kU32:
-      return decode_int<uint32_t>(bits);
-    case DType::kI64:
-      return decode_int<int64_t>(bits);
-    case DType::kU64:
-      return decode_int<uint64_t>(bits);
+    case DType::kI8: return decode_int<int8_t>(bits);
+    case DType::kU8: return decode_int<uint8_t>(bits);
+    case DType::kI16: return decode_int<int16_t>(bits);
+    case DType::kU16: return decode_int<uint16_t>(bits);
+    case DType::kI32: return decode_int<int32_t>(bits);
+    case DType::kU32: return decode_int<uint32_t>(bits);
+    case DType::kI64: return decode_int<int64_t>(bits);
+    case DType::kU64: return decode_int<uint64_t>(bits);
     case DType::kBool: {
       Decoded d;
       d.value = bits != 0 ? 1 : 0;
       return d;
     }
-    case DType::kF4E2M1FN:
-      return decode_f4(bits);
-    case DType::kF8E8M0FNU:
-      return decode_exponent(bits);
-    default:
-      return decode_float(float_format(dtype), bits);
+    case DType::kF4E2M1FN: return decode_f4(bits);
+    case DType::kF8E8M0FNU: return decode_exponent(bits);
+    default: return decode_float(float_format(dtype), bits);
   }
 }
 

@@ -66,9 +66,8 @@ TEST_CASE("stats: tiles merged in any order give the same counts, extremes and s
     const auto tiles = tiles_of(view_of(bytes, dtype));
     REQUIRE(tiles.size() > 10);
     const format::Stats merged = exact_part(merged_at_random(tiles, random), dtype);
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 20; ++i)
       require_same_bits(exact_part(merged_at_random(tiles, random), dtype), merged);
-    }
   }
 }
 
@@ -148,9 +147,8 @@ TEST_CASE("stats: strides are walked in logical order", "[stats][same]") {
     view.data = source.data() + offset;
     std::copy(strides.begin(), strides.end(), view.strides);
     std::vector<float> copy;
-    for (const uint64_t bits : logical_elements(view)) {
+    for (const uint64_t bits : logical_elements(view))
       copy.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    }
     require_same(compute(view), compute(view_of(copy, DType::kF32)));
   };
   check({kC * kH * kW, kH * kW, kW, 1}, 0);  // contiguous

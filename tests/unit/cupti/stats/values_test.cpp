@@ -26,9 +26,8 @@ void require_every_value(DType dtype) {
                        stats.subnormal == (want.subnormal ? 1 : 0) &&
                        stats.saturated == (want.largest ? 1 : 0);
     if (!sound) FAIL("wrong class");
-    if (finite && stats.min != format::Scalar::f64(static_cast<double>(want.value))) {
+    if (finite && stats.min != format::Scalar::f64(static_cast<double>(want.value)))
       FAIL("wrong value " << stats.min.as_f64());
-    }
     if (finite && stats.mean != static_cast<double>(want.value)) FAIL("wrong mean");
   }
   SUCCEED();

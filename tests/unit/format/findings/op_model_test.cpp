@@ -163,17 +163,12 @@ class OpHistory {
   void act() {
     const auto thread = static_cast<uint32_t>(below(kThreads));
     switch (below(9)) {
-      case 0:
-        return allocate(thread);
-      case 8:
-        return foreign_memory_changes_hands(thread);
+      case 0: return allocate(thread);
+      case 8: return foreign_memory_changes_hands(thread);
       case 1:
-      case 2:
-        return let_go(thread);
-      case 3:
-        return call_tuned(thread);
-      default:
-        return call(thread);
+      case 2: return let_go(thread);
+      case 3: return call_tuned(thread);
+      default: return call(thread);
     }
   }
 
@@ -258,17 +253,14 @@ class OpHistory {
         storages_.push_back({.id = ++last_storage_, .block = block, .op = op});
         return storages_.size() - 1;
       }
-      case 0:
-        owner();
-        return storages_.size() - 1;
+      case 0: owner(); return storages_.size() - 1;
       case 1: {
         const size_t block = storages_[taken].block;
         // Of memory that is somebody else's nobody knows when it is freed.
         storages_.push_back({.id = ++last_storage_, .block = block, .op = op});
         return storages_.size() - 1;
       }
-      default:
-        return taken;
+      default: return taken;
     }
   }
   /// An op within an op, which may raise an exception.

@@ -54,16 +54,11 @@ class ValueHistory {
     switch (below(8)) {
       case 0:
         return get_memory(storages_.emplace_back(Storage{.id = ++last_storage_, .owns = true}));
-      case 1:
-        return borrow();
-      case 2:
-        return die();
-      case 3:
-        return give_away_or_get_back();
-      case 4:
-        return write();
-      default:
-        return read();
+      case 1: return borrow();
+      case 2: return die();
+      case 3: return give_away_or_get_back();
+      case 4: return write();
+      default: return read();
     }
   }
 

@@ -87,12 +87,10 @@ TEST_CASE("step_set: ranks are separated by commas and know no `every`", "[setti
 }
 
 TEST_CASE("step_set: printing gives back what was parsed", "[settings]") {
-  for (const std::string_view text : {"all", "0", "5-8", "5-", "0|5-8|100-120,every=50"}) {
+  for (const std::string_view text : {"all", "0", "5-8", "5-", "0|5-8|100-120,every=50"})
     CHECK(StepSet::parse_steps(text).value().steps_text() == text);
-  }
-  for (const std::string_view text : {"all", "0-3,7", "2-"}) {
+  for (const std::string_view text : {"all", "0-3,7", "2-"})
     CHECK(StepSet::parse_ranks(text).value().ranks_text() == text);
-  }
 }
 
 }  // namespace convtrace::settings

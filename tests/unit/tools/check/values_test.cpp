@@ -259,9 +259,8 @@ TEST_CASE("check norm-growth: short, small and unsteady growth is silent", "[che
   CHECK(found(growing(30, 1.2, 1.2), "norm-growth") == List{});
   Training unsteady = growing(12, 1, 1.2);
   double size = 1;
-  for (uint32_t step = 0; step < 12; ++step, size *= step % 2 == 0 ? 1.3 : 3) {
+  for (uint32_t step = 0; step < 12; ++step, size *= step % 2 == 0 ? 1.3 : 3)
     unsteady.at(step, "fc2", "output:0").values = scaled(noise(3, 32), size);
-  }
   CHECK(silent(unsteady, "norm-growth"));
   Training once = growing(12, 1.6, 1.2);  // it grows, falls back, and grows
   for (uint32_t step = 6; step < 12; ++step)

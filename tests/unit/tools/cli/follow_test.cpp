@@ -47,9 +47,8 @@ class Writer {
       write_steps(path, end);
       _exit(0);
     }
-    while (!std::filesystem::exists(path) || std::filesystem::file_size(path) == 0) {
+    while (!std::filesystem::exists(path) || std::filesystem::file_size(path) == 0)
       std::this_thread::sleep_for(milliseconds(1));
-    }
   }
   ~Writer() {
     kill(process_, SIGKILL);

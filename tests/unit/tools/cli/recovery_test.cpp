@@ -55,9 +55,8 @@ void require_clean(const Outcome& outcome) {
   REQUIRE(outcome.read.state == TraceState::kComplete);
   const auto check = reader::check_trace(MemorySource(outcome.bytes));
   REQUIRE(check.ok());
-  for (const reader::Problem& problem : check.value().problems.kept()) {
+  for (const reader::Problem& problem : check.value().problems.kept())
     FAIL("offset " << problem.offset << ": " << problem.text);
-  }
   REQUIRE(check.value().closed);
   REQUIRE(outcome.report.bytes == outcome.bytes.size());
 }
@@ -225,9 +224,8 @@ TEST_CASE("recovery: noise, zeros and cuts in one file", "[recover][property]") 
       const size_t begin = 64 + random() % (bytes.size() - 64);
       const size_t end = std::min<size_t>(bytes.size(), begin + 1 + random() % 1500);
       const bool zero = random() % 2 == 0;
-      for (size_t i = begin; i < end; ++i) {
+      for (size_t i = begin; i < end; ++i)
         bytes[i] = zero ? std::byte{0} : static_cast<std::byte>(random());
-      }
     }
     if (random() % 2 == 0) bytes.resize(64 + random() % (bytes.size() - 64));
     INFO("seed " << seed << ", round " << round);

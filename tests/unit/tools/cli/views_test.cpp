@@ -262,9 +262,8 @@ TEST_CASE("show --norms: a trace of hashes has none, and says so", "[cli][show]"
 }
 
 TEST_CASE("show: a view takes no record kinds, and no other view", "[cli][show]") {
-  for (const char* other : {"--memory", "--follow", "--records=stats"}) {
+  for (const char* other : {"--memory", "--follow", "--records=stats"})
     CHECK(convtrace({"show", "--density", other, "t.ctrace"}).exit_code == 2);
-  }
 }
 
 }  // namespace

@@ -39,9 +39,8 @@ Run with_rates(const std::vector<std::string>& rates) {
   run.tell(0, "-", "optimizer.0.class", "torch.optim.adamw.AdamW");
   run.tell(0, "-", "optimizer.0.0.betas", "(0.9, 0.95)");
   for (uint32_t step = 0; step < rates.size(); ++step) {
-    if (step == 0 || rates[step] != rates[step - 1]) {
+    if (step == 0 || rates[step] != rates[step - 1])
       run.tell(step, "-", "optimizer.0.0.lr", rates[step]);
-    }
   }
   return run;
 }
@@ -194,9 +193,8 @@ TEST_CASE("facts: a setting that one run alone sets while it runs is one, what b
   cand.at(2, "", "loss").values[0] *= 1 + 0x1p-22F;  // too little to tell
   CHECK(told(compared(base, cand)) == Lines{"Scaled eps: 1 | 2 in fc1 from step 2 on"});
   CHECK(compared(base, cand).root->setting == "Scaled eps: 1 | 2 in fc1 from step 2 on");
-  for (Run* run : {&base, &cand}) {
+  for (Run* run : {&base, &cand})
     run->tell(1, "fc1", "attributes", run == &base ? "eps=1, seen=0.5" : "eps=1, seen=0.6");
-  }
   const DiffResult averages = compared(base, cand);  // an average that differs by rounding
   REQUIRE(!averages.facts.empty());
   CHECK(averages.facts[0].name == "seen");
@@ -386,9 +384,8 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
   cand.meta.facts.back().second = "3.12.1";  // the bytes of its instructions are others anyway
   CHECK(told(compared(base, cand)) ==
         Lines{"model.py changed", "train.py changed", "old.py was imported in the baseline alone"});
-  for (const diff::PreflightEntry& entry : compared(base, cand).preflight) {
+  for (const diff::PreflightEntry& entry : compared(base, cand).preflight)
     CHECK_FALSE(entry.name.starts_with("code."));
-  }
 }
 
 TEST_CASE(
@@ -479,13 +476,11 @@ TEST_CASE("facts: settings are parsed as Python writes them", "[diff][facts]") {
 TEST_CASE("facts: modules are joined where numbers alone tell them apart", "[diff][facts]") {
   const auto groups = [](const std::vector<std::string>& scopes) {
     std::vector<FactDifference> facts;
-    for (const std::string& scope : scopes) {
+    for (const std::string& scope : scopes)
       facts.push_back({.name = "p", .base = "1", .cand = "2", .scope = scope, .first = scope});
-    }
     Lines found;
-    for (const FactDifference& fact : diff::grouped(facts)) {
+    for (const FactDifference& fact : diff::grouped(facts))
       found.push_back(fact.scope + " " + std::to_string(fact.modules));
-    }
     return found;
   };
   CHECK(groups({"h.0.a", "h.1.a", "h.1.b"}) == Lines{"h.*.a 2", "h.1.b 1"});

@@ -76,9 +76,7 @@ TEST_CASE("births: a parameter's gradient is held against the norm of what it su
     Run made = test::training();
     made.at(0, "fc1", "grad_output:0").values.assign(16, summed);
     std::vector<float>& gradient = made.at(0, "fc1", "grad:weight").values;
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      gradient[i] = seed * (i % 2 == 0 ? 1e-7F : -1e-7F);
-    }
+    for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = seed * (i % 2 == 0 ? 1e-7F : -1e-7F);
     return made;
   };
   CHECK(compared(run(1, 1), run(1, -3)).verdict == Verdict::kSame);

@@ -28,15 +28,9 @@ void mutate(Run& run, Random& random) {
   Item& item = run.items[below(random, run.items.size())];
   const size_t at = static_cast<size_t>(&item - run.items.data());
   switch (below(random, 7)) {
-    case 0:
-      run.items.erase(run.items.begin() + static_cast<std::ptrdiff_t>(at));
-      break;
-    case 1:
-      run.items.push_back(Item(item));
-      break;
-    case 2:
-      test::scale(item, 1 + 1e-6 * static_cast<double>(below(random, 1000)));
-      break;
+    case 0: run.items.erase(run.items.begin() + static_cast<std::ptrdiff_t>(at)); break;
+    case 1: run.items.push_back(Item(item)); break;
+    case 2: test::scale(item, 1 + 1e-6 * static_cast<double>(below(random, 1000))); break;
     case 3:
       if (at > 0) std::swap(run.items[at - 1], run.items[at]);
       break;
@@ -81,9 +75,8 @@ void flip_bytes(const std::string& path, Random& random) {
   std::ifstream in(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), {});
   in.close();
-  for (size_t i = below(random, 20); i > 0; --i) {
+  for (size_t i = below(random, 20); i > 0; --i)
     bytes[below(random, bytes.size())] = static_cast<char>(random());
-  }
   if (below(random, 4) == 0) bytes.resize(below(random, bytes.size()));
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }

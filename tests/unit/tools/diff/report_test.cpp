@@ -404,9 +404,7 @@ TEST_CASE("convtrace-diff: a switch that differs is told with what it does", "[d
     CHECK(contains(outcome.out, words));
   }
   const Json report = Json::parse(outcome.out);
-  for (const Json& entry : report["preflight"]) {
-    CHECK(entry["meaning"].is_string());
-  }
+  for (const Json& entry : report["preflight"]) CHECK(entry["meaning"].is_string());
 }
 
 TEST_CASE("convtrace-diff: what agrees before the root is told, and whether to the last bit",
@@ -509,9 +507,8 @@ TEST_CASE("convtrace-diff: a report appears whole or not at all", "[diff][comman
   CHECK(run({pair.base, pair.cand, "--json", link}).code == 1);
   CHECK(std::filesystem::is_symlink(link));
   CHECK(Json::parse(content(report))["verdict"] == "diverged");
-  for (const auto& entry : std::filesystem::directory_iterator(pair.dir / ".")) {
+  for (const auto& entry : std::filesystem::directory_iterator(pair.dir / "."))
     CHECK(entry.path().extension() != ".unfinished");
-  }
 }
 
 TEST_CASE("convtrace-diff: columns of the step table never touch", "[diff][command][text]") {

@@ -33,16 +33,12 @@ void write_value(TraceBuilder& trace, const Item& item) {
 void write_item(TraceBuilder& trace, const Item& item) {
   trace.step(item.step);
   switch (item.kind) {
-    case Item::Kind::kValue:
-      write_value(trace, item);
-      break;
+    case Item::Kind::kValue: write_value(trace, item); break;
     case Item::Kind::kLaunch:
       trace.launch(
           {.kernel = item.kernel, .scope = item.scope, .phase = item.phase, .stream = item.stream});
       break;
-    case Item::Kind::kUnread:
-      trace.loss(format::LossReason::kTensorKind, 1);
-      break;
+    case Item::Kind::kUnread: trace.loss(format::LossReason::kTensorKind, 1); break;
     case Item::Kind::kFact:
       trace.told(item.scope == "-" ? std::nullopt : ScopeName(item.scope), item.slot, item.message);
       break;
@@ -154,9 +150,8 @@ Run training(uint32_t steps) {
     value(Phase::kForward, "fc2", "output:0", y, sy);
     value(Phase::kForward, "", "output:0", y, sy);
     value(Phase::kLoss, "", "loss", loss, sl);
-    for (const char* layer : {"fc2", "fc1"}) {
+    for (const char* layer : {"fc2", "fc1"})
       value(Phase::kBackward, layer, "grad_output:0", fresh(), ++storages);
-    }
     value(Phase::kBackward, "fc1", "grad:weight", fresh(), 3);
     value(Phase::kBackward, "fc2", "grad:weight", fresh(), 4);
     value(Phase::kOptimizer, "fc1", "param:weight", fresh(), 1);

@@ -94,9 +94,8 @@ TEST_CASE("step_stream: repeated keys are counted by thread, however threads tak
     const diff::StepRecords* step = stream->peek();
     REQUIRE(step != nullptr);
     std::vector<uint64_t> by_occurrence(step->values.size());
-    for (const diff::ValueRecord& r : step->values) {
+    for (const diff::ValueRecord& r : step->values)
       by_occurrence.at(r.key.occurrence) = r.stats.hash;
-    }
     return by_occurrence;
   };
   const std::vector<uint64_t> expected = {1, 2, 3, 4};
