@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/check/memory/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/common/text.h"
 
 namespace convtrace::check {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/check/training/checks.h"
+#include "tools/check/model/checks.h"
 #include "tools/check/training/bias_gradients.h"
 #include "tools/common/text.h"
 
