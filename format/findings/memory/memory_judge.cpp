@@ -315,8 +315,7 @@ void MemoryJudge::on(const format::Free& event) {
   Life* const life = lives_.end(event);
   if (life == nullptr) return;
   switch (source_of(*life)) {
-    case MemorySource::kFramework:
-      break;
+    case MemorySource::kFramework: break;
     case MemorySource::kStreamOrdered:
       keep_unordered_uses(*life,
                           order_.work(order_.slot_of(event.stream, event.header.thread)).stream);

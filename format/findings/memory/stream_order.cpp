@@ -145,9 +145,7 @@ void StreamOrder::sync(const format::Sync& event) {
         events_.insert_or_assign(event.event, Clock());
       }
       break;
-    case Kind::kEventDestroy:
-      events_.erase(event.event);
-      break;
+    case Kind::kEventDestroy: events_.erase(event.event); break;
     case Kind::kEventRecord: {
       if (events_.size() >= kMaxEvents) forget();
       const uint16_t slot = slot_of(event.stream, event.header.thread);
@@ -155,9 +153,7 @@ void StreamOrder::sync(const format::Sync& event) {
       events_[event.event] = streams_[slot].clock;
       break;
     }
-    case Kind::kStreamWait:
-      wait(slot_of(event.stream, event.header.thread), event.event);
-      break;
+    case Kind::kStreamWait: wait(slot_of(event.stream, event.header.thread), event.event); break;
     case Kind::kEventDone:
       if (event.event == 0) {  // a host function, which may have run by now
         finished(slot_of(event.stream, event.header.thread));
@@ -168,9 +164,7 @@ void StreamOrder::sync(const format::Sync& event) {
         ++host_version_;
       }
       break;
-    case Kind::kStreamDone:
-      finished(slot_of(event.stream, event.header.thread));
-      break;
+    case Kind::kStreamDone: finished(slot_of(event.stream, event.header.thread)); break;
     case Kind::kContextDone:
       join_all(host_);
       ++host_version_;
@@ -183,8 +177,7 @@ void StreamOrder::sync(const format::Sync& event) {
       last_ = {};
       break;
     case Kind::kCaptureBegin:
-    case Kind::kCaptureEnd:
-      break;
+    case Kind::kCaptureEnd: break;
   }
 }
 

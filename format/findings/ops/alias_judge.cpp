@@ -41,16 +41,13 @@ void AliasJudge::on(const format::Op& event, Findings& findings) {
       if (tensors.size() < kMostTensors) tensors.push_back(event);
       return;
     }
-    case format::OpMoment::kEnd:
-      return on_end(event, findings);
+    case format::OpMoment::kEnd: return on_end(event, findings);
     case format::OpMoment::kStack:
       if (!event.slot) on_stack(event, findings);  // with a slot: a launch's or a tensor's stack
       return;
-    case format::OpMoment::kStorageDeath:
-      return on_storage_dead(event, findings);
+    case format::OpMoment::kStorageDeath: return on_storage_dead(event, findings);
     case format::OpMoment::kInFlight:
-    case format::OpMoment::kAwaited:
-      return;
+    case format::OpMoment::kAwaited: return;
   }
 }
 

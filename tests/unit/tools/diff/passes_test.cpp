@@ -77,7 +77,8 @@ TEST_CASE("diff: one batch in other parts is compared by what its passes add up 
   CHECK(count(same, Class::kShapeOrDtypeMismatch) == 0);
   REQUIRE(same.summaries.size() == 1);
   CHECK(same.summaries[0].parted == diff::Parted::kCalls);
-  CHECK(diff::passes_text(same).starts_with("2 | 1 backward passes in step 0: losses were paired"));
+  CHECK(diff::passes_text(same).starts_with(
+      "2 | 1 backward passes in step 0: losses have no partner"));
   const DiffResult undivided = compared(in_two, divided_step({{1, 2, 3, 4}}, 1));
   CHECK(undivided.root->setting ==
         "backward passes in the step: 2 in the baseline, 1 in the candidate");
