@@ -45,7 +45,7 @@ class Clipping : public Check {
                    ".";
     finding.evidence = {std::to_string(acting_) + " of " + tools::counted(steps_, "step") +
                         " with another gradient after clipping than before"};
-    finding.cause = acting_ == 0 ? "a limit far above the norms" : "a limit far below the norms";
+    finding.cause = acting_ == 0 ? "a limit above the norms" : "a limit below the norms";
     finding.next = "convtrace show --norms TRACE shows both norms of each step";
     report(std::move(finding));
   }

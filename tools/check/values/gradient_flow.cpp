@@ -165,11 +165,11 @@ class GradientFlow : public Check {
       const Known& known = entries.front()->second;
       Finding finding =
           of("no-gradient", sure ? Severity::kWarning : Severity::kHint, around, *entries.front());
-      finding.text =
-          tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) + ")" +
-          (entries.size() == 1 ? " has " : " have ") +
-          (known.zeros > 0 ? "gradients of zeros in all of " : "no gradient in any of ") +
-          steps_text(entries) + ".";
+      finding.text = tools::counted(entries.size(), "parameter") + " (" + list_of(around, entries) +
+                     ")" + (entries.size() == 1 ? " has " : " have ") +
+                     (known.zeros > 0 ? "gradients of zeros in all of " +
+                                            tools::counted(known.zeros, "update") + "."
+                                      : "no gradient in any of " + steps_text(entries) + ".");
       finding.evidence = {
           "an optimizer has each, and none was frozen when its module was first called",
           module_name(around.names, entries.front()->first.scope) + " was called in " +

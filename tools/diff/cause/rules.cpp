@@ -34,12 +34,20 @@ bool was_before(const FactDifference& fact, const RecordReport& root) {
   return fact.step == format::kNoStep || fact.step <= root.step;
 }
 
+/// @return whether a setting of a group is for the parameter at the root, as far as that is known.
+bool is_for_parameter(const FactDifference& fact, const RecordReport& root) {
+  if (fact.parameters.empty() || role_of(root.slot) != Role::kParameter) return true;
+  const std::string name = path_in(root.scope, std::string(name_of(root.slot)));
+  return std::ranges::find(fact.parameters, name) != fact.parameters.end();
+}
+
 /// The latest difference in the settings of an optimizer up to the root.
 const FactDifference* optimizer_setting(const DiffResult& result) {
   const FactDifference* found = nullptr;
   for (const FactDifference& fact : result.facts) {
     if (fact.kind == FactKind::kOptimizer && fact.configuration &&
-        was_before(fact, result.root->record) && (found == nullptr || found->step < fact.step))
+        is_for_parameter(fact, result.root->record) && was_before(fact, result.root->record) &&
+        (found == nullptr || found->step < fact.step))
       found = &fact;
   }
   return found;
@@ -150,6 +158,28 @@ bool is_hidden_inside(const FactDifference& fact, const RootReport& root) {
          });
 }
 
+/// @return for a root of unlike types, which are not compared, how far the gradients of its step are
+/// apart; "" for others.
+std::string apart_beside_types(const DiffResult& result) {
+  constexpr double kMany = 64;  // roundings; norms of gradients are averages of many elements
+  const RecordReport& root = result.root->record;
+  if (root.comparison.field != Field::kDType) return "";
+  const auto step = std::ranges::find_if(result.summaries, [&root](const StepSummary& one) {
+    return one.step == root.step && one.rank == root.rank && one.gradients > 0;
+  });
+  if (step == result.summaries.end()) return "";
+  const double base = std::sqrt(step->unclipped > 0 ? step->base_unclipped : step->base_gradients);
+  const double cand = std::sqrt(step->unclipped > 0 ? step->cand_unclipped : step->cand_gradients);
+  const double apart = std::abs(base - cand) / std::max(base, cand);
+  const double rounding = std::max(unit_roundoff(root.base.dtype), unit_roundoff(root.cand.dtype));
+  if (!std::isfinite(apart) || rounding == 0) return "";
+  return "norms of the gradients of step " + std::to_string(root.step) + " differ by " +
+         tools::percent_text(apart) +
+         (apart > kMany * rounding ? ", which another type alone does not explain: look for a "
+                                     "second difference, with one type in both runs"
+                                   : ", as another type may explain");
+}
+
 /// A setting of the module whose result is the root, or of the nearest module around it; or of one
 /// inside, of which no more was compared.
 std::optional<Cause> by_module_setting(const DiffResult& result) {
@@ -164,9 +194,14 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
       const bool of_loss = fact.module_class.starts_with(kOfLoss);
       // Losses that agreed in an earlier step are of functions that compute the same.
       if (fact.kind == FactKind::kModule &&
-          (of_loss ? fact.step == root.step : fact.configuration) && was_before(fact, root) &&
-          is_of_phase(fact, root.phase) && fits(fact)) {
-        return Cause{"setting", fact_text(fact), {of_loss ? first + "the loss" : why}};
+          (of_loss               ? fact.step == root.step
+           : fact.name == kHooks ? fact.scope == root.scope
+                                 : fact.configuration) &&
+          was_before(fact, root) && is_of_phase(fact, root.phase) && fits(fact)) {
+        Cause cause{"setting", fact_text(fact), {of_loss ? first + "the loss" : why}};
+        if (std::string apart = apart_beside_types(result); !apart.empty())
+          cause.evidence.push_back(std::move(apart));
+        return cause;
       }
     }
     return std::nullopt;

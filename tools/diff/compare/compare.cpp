@@ -186,6 +186,10 @@ Apart measure(const ValueView& base, const ValueView& cand) {
   apart.mean = std::isfinite(mean) ? ratio(mean, rms_of(apart.size, apart.count)) : 0;
   apart.floor = sketch_floor(base, cand);
   apart.rms = ratio(estimated_distance(base, cand, apart), apart.size);
+  // An estimate from sketches may miss by half. The norms and means are of all elements.
+  const double least = std::max(apart.norm, apart.mean), most = ratio(a.l2 + b.l2, apart.size);
+  if (apart.rms < least) apart.rms = least;
+  if (apart.rms > most) apart.rms = most;
   return apart;
 }
 

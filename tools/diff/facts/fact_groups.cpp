@@ -149,6 +149,9 @@ std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {
       groups.push_back(fact);
       modules.emplace_back();
     }
+    if (!is_new)
+      groups[at].parameters.insert(groups[at].parameters.end(), fact.parameters.begin(),
+                                   fact.parameters.end());
     modules[at].add(fact.scope);
   }
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -184,7 +187,10 @@ std::string fact_text(const FactDifference& fact) {
           fact.modules > 1 ? " (" + tools::counted(fact.modules, "group") + ")" : "";
       const std::string which =
           fact.module_class.empty() ? "" : " in " + fact.scope + " (" + fact.module_class + ')';
-      return "optimizer " + fact.name + values + from + which + many;
+      const std::string of = fact.parameters.empty() ? "" : ", of " + fact.parameters.front();
+      const size_t more = of.empty() ? 0 : fact.parameters.size() - 1;
+      return "optimizer " + fact.name + values + from + which + many + of +
+             (more == 0 ? "" : " and " + std::to_string(more) + " more");
     }
     case FactKind::kGenerator:
       return "random numbers of " + fact.name + " differ" + from + " on" +
@@ -205,6 +211,7 @@ std::string code_text(const CodePlace& place) {
   std::string text = place.module_class + (place.changed ? ", whose code changed" : "");
   if (!place.forward.empty()) text += (text.empty() ? "" : ", ") + place.forward;
   if (!place.call.empty()) text += (text.empty() ? "" : ", ") + ("called at " + place.call);
+  if (!place.hooks.empty()) text += (text.empty() ? "" : ", ") + ("with " + place.hooks);
   if (!place.backward.empty())
     text += (text.empty() ? "" : ", ") + ("the loss is passed back at " + place.backward);
   return text;

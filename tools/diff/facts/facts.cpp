@@ -28,12 +28,34 @@ constexpr std::string_view kDropped = "compiled_dropped.";
 /// Facts of the functions that backward passes begin with: "loss.backward", "loss.backward:1".
 constexpr std::string_view kLossBackward = "loss.backward";
 
+/// Facts of a module that tell the group of a parameter: "group.weight", "0.1".
+constexpr std::string_view kGroupOf = "group.";
+
+constexpr std::string_view kOptimizer = "optimizer.";
+
+/// @return names of hooks without their lines, which move when other code is edited.
+std::string without_lines(std::string text) {
+  for (size_t end = text.find(')'); end != text.npos; end = text.find(')', end + 1)) {
+    const size_t colon = text.rfind(':', end);
+    if (colon == text.npos || text.find_first_not_of("0123456789", colon + 1) != end) continue;
+    text.erase(colon, end - colon);
+    end = colon;
+  }
+  return text;
+}
+
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 
 struct Known {
   std::string value;
   bool moved = false;         ///< it had another value in an earlier step that both runs have
   bool moved_before = false;  ///< it had another value before the first step that both runs have
+};
+
+/// Groups of optimizers, one of each run, that have parameters in common.
+struct GroupPair {
+  std::string base, cand;               ///< "optimizer.0.1"
+  std::vector<std::string> parameters;  ///< the baseline's names
 };
 
 /// The facts of one trace, step by step.
@@ -65,6 +87,8 @@ class FactStream {
       const auto [entry, is_new] = known_.try_emplace(key);
       entry->second.moved |= !is_new;
       entry->second.value = next_->value;
+      if (!key.first.empty() && key.second.starts_with(kGroupOf))
+        groups_[parameter_of(key)] = std::string(kOptimizer).append(next_->value);
       touched.insert(std::move(key));
     }
   }
@@ -78,9 +102,16 @@ class FactStream {
     return found == known_.end() ? nullptr : &found->second;
   }
   [[nodiscard]] const std::map<Key, Known>& known() const { return known_; }
+  /// @return the group of each parameter: "head.weight", "optimizer.0.1".
+  [[nodiscard]] const std::map<std::string, std::string>& groups() const { return groups_; }
   [[nodiscard]] bool damaged() const { return reader_->state() == reader::TraceState::kDamaged; }
 
  private:
+  static std::string parameter_of(const Key& key) {
+    const std::string scope = key.first.substr(1);
+    return scope + (scope.empty() ? "" : ".") + key.second.substr(kGroupOf.size());
+  }
+
   void read() {
     do {
       const format::Event* event = reader_->next();
@@ -93,6 +124,7 @@ class FactStream {
   StepShift shift_;
   std::map<std::string, std::string> names_;  ///< from names to those of the baseline
   std::map<Key, Known> known_;
+  std::map<std::string, std::string> groups_;
   const format::Fact* next_ = nullptr;
 };
 
@@ -107,7 +139,7 @@ bool all_steps_equal(const reader::TraceReader& base, const reader::TraceReader&
 bool is_generator(const Key& key) { return key.second.starts_with("rng."); }
 
 bool is_optimizer_class(std::string_view fact) {
-  return fact.starts_with("optimizer.") && fact.ends_with(".class");
+  return fact.starts_with(kOptimizer) && fact.ends_with(".class");
 }
 
 std::string last_part(std::string_view text) {
@@ -143,6 +175,9 @@ class FactDiff::Rank {
          step = next()) {
       base_.take(*step, touched);
       cand_.take(*step, touched);
+      if (std::ranges::any_of(touched,
+                              [](const Key& key) { return key.second.starts_with(kGroupOf); }))
+        pair_groups();
       for (const Key& key : touched)
         if (*step <= last_step || key.second == kMode || (parts && is_generator(key)))
           compare(key, *step);
@@ -156,8 +191,8 @@ class FactDiff::Rank {
  private:
   void compare(const Key& key, uint32_t step) {
     const Known *a = base_.find(key), *b = cand_.find(key);
-    if (key.second.starts_with("optimizer.")) {
-      optimizer(key, a, b, step);
+    if (key.second.starts_with(kOptimizer)) {
+      optimizer(key.second, step);
     } else if (key.first.empty() && !is_generator(key)) {
       return;  // all others are of modules
     } else if (key.second == "autocast") {
@@ -166,6 +201,8 @@ class FactDiff::Rank {
       of_first_call(key, a, b, "none", step);
     } else if (key.second == kMode || key.second == kModeOfEvaluation) {
       mode(key, a, b, step);
+    } else if (key.second == kHooks) {
+      hooks(key.first, a, b, step);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
     } else if (is_generator(key)) {
@@ -198,6 +235,16 @@ class FactDiff::Rank {
     if (!kind) return;
     const auto text = [none](const Known* known) { return known == nullptr ? none : known->value; };
     module(key.first, *kind, key.second, text(a), text(b), step, true);
+  }
+
+  /// Compares the hooks of a module, which may only look at its values.
+  void hooks(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
+    const auto kind = class_in_both(scope);
+    if (!kind) return;
+    const std::string ours = a != nullptr ? a->value : "none",
+                      theirs = b != nullptr ? b->value : "none";
+    if (without_lines(ours) != without_lines(theirs))
+      module(scope, *kind, std::string(kHooks), ours, theirs, step, false);
   }
 
   /// Compares whether a module trains in evaluation mode, or is evaluated in training mode. Only
@@ -242,15 +289,41 @@ class FactDiff::Rank {
     return settings.contains("p") || settings.contains("momentum");
   }
 
+  /// Pairs the groups of optimizers by the parameters that they have in common, since programs number
+  /// equal groups otherwise.
+  void pair_groups() {
+    std::map<std::pair<std::string, std::string>, std::vector<std::string>> shared;
+    for (const auto& [parameter, ours] : base_.groups()) {
+      const auto theirs = cand_.groups().find(parameter);
+      if (theirs != cand_.groups().end()) shared[{ours, theirs->second}].push_back(parameter);
+    }
+    pairs_.clear();
+    for (auto& [groups, parameters] : shared) {
+      const GroupPair pair{groups.first, groups.second, std::move(parameters)};
+      pairs_[pair.base].push_back(pair);
+      if (pair.cand != pair.base) pairs_[pair.cand].push_back(pair);
+    }
+  }
+
+  /// @param fact  "optimizer.0.1.lr"
+  void optimizer(const std::string& fact, uint32_t step) {
+    const std::string name = last_part(fact), group = fact.substr(0, fact.size() - name.size() - 1);
+    if (pairs_.empty() || name == "class" || name == "unread") {
+      optimizer(name, {group, group, {}}, step);  // an older trace does not tell members
+    } else if (const auto pairs = pairs_.find(group); pairs != pairs_.end()) {
+      for (const GroupPair& pair : pairs->second) optimizer(name, pair, step);
+    }
+  }
+
   /// Settings that one run lacks are reported only for optimizers and groups that both runs have.
-  void optimizer(const Key& key, const Known* a, const Known* b, uint32_t step) {
-    const std::string name = last_part(key.second);
-    const std::string group = key.second.substr(0, key.second.size() - name.size() - 1);
-    const auto has_group = [&group](const FactStream& of) {
+  void optimizer(const std::string& name, const GroupPair& pair, uint32_t step) {
+    const auto has_group = [](const FactStream& of, const std::string& group) {
       const auto next = of.known().lower_bound({"", group + '.'});
       return next != of.known().end() && next->first.second.starts_with(group + '.');
     };
-    if (!has_group(base_) || !has_group(cand_)) return;
+    if (!has_group(base_, pair.base) || !has_group(cand_, pair.cand)) return;
+    const Known* const a = base_.find({"", pair.base + '.' + name});
+    const Known* const b = cand_.find({"", pair.cand + '.' + name});
     const bool both = a != nullptr && b != nullptr;
     if (!both && (base_.damaged() || cand_.damaged())) return;
     tell({.kind = FactKind::kOptimizer,
@@ -258,8 +331,9 @@ class FactDiff::Rank {
           .base = a != nullptr ? std::optional(a->value) : std::nullopt,
           .cand = b != nullptr ? std::optional(b->value) : std::nullopt,
           .step = step,
-          .scope = group,
-          .module_class = class_of(group),
+          .scope = pair.base,
+          .module_class = class_of(pair.base),
+          .parameters = pairs_.size() > 1 ? pair.parameters : std::vector<std::string>(),
           .configuration = both && std::ranges::find(kOnlyHow, name) == std::end(kOnlyHow)});
   }
 
@@ -337,7 +411,7 @@ class FactDiff::Rank {
     if (fact.base == fact.cand) return;
     if (!told_.insert({fact.scope, fact.name}).second) return;
     fact.rank = rank_;
-    fact.first = fact.scope;
+    fact.first = fact.parameters.empty() ? fact.scope : fact.parameters.front();
     to_.add(std::move(fact));
   }
 
@@ -345,6 +419,7 @@ class FactDiff::Rank {
   FactStream &base_, &cand_;
   const uint32_t rank_;
   uint32_t last_step_ = 0;
+  std::map<std::string, std::vector<GroupPair>> pairs_;  ///< by the group of either run
   std::set<Key> told_;
   std::set<std::string> agreed_;
   std::vector<FactDifference> generators_;
@@ -374,6 +449,7 @@ bool FactDiff::compare_rank(const std::string& base_path, const std::string& can
       if (key.second == "forward") place.forward = known.value;
       if (key.second == "call") place.call = known.value;
       if (key.second == "backward.call") place.backward = known.value;
+      if (key.second == kHooks) place.hooks = known.value;
     }
   }
   return true;
@@ -427,8 +503,9 @@ void FactDiff::add(FactState other) {
   for (auto& [scope, runs] : other.places) {
     for (size_t run = 0; run < runs.size(); ++run) {
       CodePlace& place = state_.places[scope][run];
-      for (const auto member : {&CodePlace::module_class, &CodePlace::qualified_class,
-                                &CodePlace::forward, &CodePlace::call, &CodePlace::backward})
+      for (const auto member :
+           {&CodePlace::module_class, &CodePlace::qualified_class, &CodePlace::forward,
+            &CodePlace::call, &CodePlace::backward, &CodePlace::hooks})
         if (!(runs[run].*member).empty()) place.*member = std::move(runs[run].*member);
     }
   }

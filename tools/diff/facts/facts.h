@@ -42,9 +42,12 @@ struct FactDifference {
   /// The modules' names in the baseline, with `*` where only numbers differ; `optimizer.0.*` for
   /// the groups of an optimizer; for code `optimizer.*` where an optimizer is of that class.
   std::string scope{};
-  std::string first{};          ///< the first of these modules in order of execution
-  std::string module_class{};   ///< class of the module or optimizer, without its Python module
-  uint64_t modules = 1;         ///< number of modules, or of groups of optimizers
+  std::string
+      first{};  ///< the first of these modules in order of execution; a group's first parameter
+  std::string module_class{};  ///< class of the module or optimizer, without its Python module
+  uint64_t modules = 1;        ///< number of modules, or of groups of optimizers
+  /// Of an optimizer with several groups: the baseline's names of the parameters whose setting differs.
+  std::vector<std::string> parameters{};
   bool from_the_start = false;  ///< for a generator: its states never agreed
   /// Both runs have the setting, and it changes what is computed, not only how.
   bool configuration = false;
@@ -55,11 +58,15 @@ inline constexpr size_t kMaxFactDifferences = 1000;
 /// that of a step's second backward pass. No class has such a name.
 inline constexpr std::string_view kOfLoss = "the loss";
 
+/// Name of a fact and of a difference: the hooks that a program has registered on a module.
+inline constexpr std::string_view kHooks = "hooks";
+
 /// The place of a module's code; unknown texts are empty.
 struct CodePlace {
   std::string module_class;  ///< without its Python module
   std::string qualified_class{};
   std::string forward{}, call{}, backward{};  ///< the last: the line that passes the loss back
+  std::string hooks{};                        ///< "forward hook log (model.py:12)"
   bool changed = false;                       ///< the class has other code in the other run
   std::string op_code{};      ///< for an op of a class of the program that has: how it changed
   GeneratedCall generated{};  ///< for a value inside a compiled region

@@ -277,6 +277,7 @@ Json fact_json(const FactDifference& fact) {
           {"first", fact.first},
           {"module_class", text_or_null(fact.module_class)},
           {"modules", fact.modules},
+          {"parameters", fact.parameters.size()},
           {"configuration", fact.configuration}};
 }
 

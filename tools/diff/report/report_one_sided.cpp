@@ -77,10 +77,13 @@ std::string passes_text(const DiffResult& result) {
   const auto first = std::ranges::find_if(result.summaries, parted);
   if (first == result.summaries.end()) return "";
   const auto steps = static_cast<uint64_t>(std::count_if(first, result.summaries.end(), parted));
+  const bool paired = std::any_of(first, result.summaries.end(), [&parted](const StepSummary& one) {
+    return parted(one) && one.base_loss;
+  });
   return tools::count_text(first->base_passes) + " | " + tools::count_text(first->cand_passes) +
          " backward passes in step " + std::to_string(first->step) +
          (steps > 1 ? ", and unlike numbers in " + tools::counted(steps - 1, "further step") : "") +
-         ": losses were paired by value, and " +
+         (paired ? ": losses were paired by value, and " : ": losses have no partner, and ") +
          (first->parted == Parted::kCalls
               ? "what single calls and passes compute was not compared, since the step's data are "
                 "divided otherwise"

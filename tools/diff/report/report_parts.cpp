@@ -270,7 +270,8 @@ std::string step_offset_text(const StepOffset& offset) {
   const bool in_cand = offset.steps >= 0;
   return std::string("step of the candidate = step of the baseline ") + (in_cand ? "+ " : "- ") +
          std::to_string(in_cand ? offset.steps : -offset.steps) + " (" + offset.why +
-         "); steps are numbered as in the " + (in_cand ? "candidate" : "baseline");
+         "); steps are numbered as in the " + (in_cand ? "candidate" : "baseline") +
+         ", whose steps before " + std::to_string(std::abs(offset.steps)) + " are not compared";
 }
 
 std::string compared_text(const DiffResult& result) {

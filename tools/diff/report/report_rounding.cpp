@@ -99,7 +99,7 @@ std::string carried_text(const DiffResult& result) {
   return "from " + place_text(*carried.first, result.ranks.size() > 1) + ", " +
          object_text(*carried.first) + " on " + tools::counted(carried.count, "value") +
          (result.root ? " before the root" : "") + (one ? " is" : " are") +
-         " further apart than rounding explains there" +
+         " further apart than the rounding of one operation explains" +
          (carried.largest > 0 ? " (at most about " + percent_text(carried.largest) + ")" : "") +
          ", but no further than what " + (one ? "it was" : "they were") +
          " made of, or the terms of a gradient's sum, explain";

@@ -177,7 +177,7 @@ class Text : public TextReport {
   void births() {
     const std::vector<std::string> lines = birth_lines(result_);
     if (lines.size() < 2) return;
-    out_ << "\n" << title("differences that no recorded value before them explains") << "\n";
+    out_ << "\n" << title("differences larger than the values before them explain") << "\n";
     for (const std::string& text : lines) line("  ", text);
   }
 

@@ -107,9 +107,12 @@ std::string agreement_before(const RootReport& root, const std::string& subject,
 std::string meaning_of_root(const RootReport& root) {
   switch (root.record.phase) {
     case format::Phase::kData:
-      return "the data differ: look at what makes them (the loader, its seed and order, code "
-             "before the "
-             "first module)";
+      return root.other_inputs_agree
+                 ? "one input differs and another one agrees: look at the code that makes it, "
+                   "before "
+                   "the first module"
+                 : "the data differ: look at what makes them (the loader, its seed and order, code "
+                   "before the first module)";
     case format::Phase::kForward:
       return std::string("the forward pass differs, ") +
              (is_shown(root, format::Phase::kData, Shown::kEqual) ? "on equal data"
@@ -178,7 +181,8 @@ std::string root_sentence(const RootReport& root) {
     default: break;
   }
   if (record.phase == format::Phase::kData && !root.came_in)
-    return "the runs were given different data";
+    return root.other_inputs_agree ? "another input of the call agrees, this one does not"
+                                   : "the runs were given different data";
   if (record.phase == format::Phase::kOptimizer) {
     const auto& [wrong, all] = root.updates;
     return (wrong > 1 ? agreement_before(root,
@@ -220,6 +224,9 @@ std::string phase_text(const DiffResult& result) {
   });
   if (summary != result.summaries.end() && summary->base_passes != summary->cand_passes)
     step += passes_text(summary->base_passes, summary->cand_passes) + "; ";
+  if (result.cause && result.cause->rule == "scaled-gradient")
+    return step + agreement_before(*result.root, "the gradients", false) +
+           ": look at what scales the loss or its gradients";
   if (!result.root->written.empty())
     return step + escape_text(result.root->record.slot) + " of " +
            escape_text(tools::module_text(record.scope)) + " was " +
@@ -234,7 +241,10 @@ std::string phase_text(const DiffResult& result) {
   }
   if (result.root->weights_differ) {
     return step + "the runs begin with other weights: look at " +
-           (record.step == 0 ? "the seed, and at " : "") + "what was loaded";
+           (record.step == 0 && !(result.cause && result.cause->rule == "initialization")
+                ? "the seed, and at "
+                : "") +
+           "what was loaded";
   }
   if (record.phase == format::Phase::kData && result.root->came_in) {
     const auto& agreed = result.root->agreed_before;

@@ -43,7 +43,14 @@ std::optional<double> common_factor(std::span<const std::optional<Factor>> facto
   return first->value;
 }
 
-ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_loss) {
+/// @return the factor by which a GradScaler multiplied the loss of a step; 1 without one.
+double loss_scale(const StepRecords& step) {
+  const auto found = std::ranges::find(step.values, Role::kLossScale, &ValueRecord::kind);
+  return found == step.values.end() ? 1 : found->stats.mean;
+}
+
+/// @param unscaled  the factor is the loss scale, by which one run has divided its gradients already
+ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_loss, bool unscaled) {
   const double by = factor > 1 ? factor : 1 / factor;
   const bool of_passes = passes > 1 && Factor{by / static_cast<double>(passes), 0}.is_one();
   const std::string times = tools::number_text(factor, 4) + " times the baseline's";
@@ -51,9 +58,13 @@ ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_lo
           of_passes
               ? "all gradients are " + times + ", and the step has " + tools::count_text(passes) +
                     " backward passes: the loss is divided otherwise"
-              : "all gradients are " + times +
-                    (behind_loss ? ": they are scaled or summed otherwise"
-                                 : ": the loss is scaled or divided otherwise"),
+          : unscaled ? "all gradients are " + times + ", which is the loss scale: the " +
+                           run_name(factor < 1) +
+                           "'s are not unscaled here (GradScaler.unscale_ belongs " +
+                           "before clipping and every other use)"
+                     : "all gradients are " + times +
+                           (behind_loss ? ": they are scaled or summed otherwise"
+                                        : ": the loss is scaled or divided otherwise"),
           {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
           false,
           factor};
@@ -127,7 +138,12 @@ std::optional<ShownCause> Gradients::show(const StepRecords& base, const StepRec
   if (!factor) return std::nullopt;
   const auto passes = std::ranges::count_if(
       base.values, [](const ValueRecord& one) { return one.kind == Role::kLoss; });
-  return scaled(*factor, seen.size(), static_cast<uint64_t>(passes), behind_loss);
+  const double by = std::max(*factor, 1 / *factor);
+  const bool unscaled =
+      std::ranges::any_of(std::array{loss_scale(base), loss_scale(cand)}, [by](double scale) {
+        return scale > 1 && Factor{by / scale, 0}.is_one();
+      });
+  return scaled(*factor, seen.size(), static_cast<uint64_t>(passes), behind_loss, unscaled);
 }
 
 }  // namespace convtrace::diff

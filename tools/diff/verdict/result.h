@@ -267,6 +267,9 @@ struct RootReport {
   std::string written;
   /// Parameters differ before the first step that both runs have.
   bool weights_differ = false;
+  /// If the root is an input of the root module: another input of its call has the same bits, and so
+  /// the same data were drawn.
+  bool other_inputs_agree = false;
   /// Then, if one run begins with the weights that the other one has later: the candidate's step
   /// numbers minus the baseline's.
   std::optional<int64_t> offset;

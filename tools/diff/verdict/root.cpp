@@ -347,6 +347,18 @@ void show_before(const StepPair& pair, uint32_t end, RootReport& root) {
   }
 }
 
+/// @return whether another input of a value's call has the same bits and more than one number.
+bool any_other_input_agrees(const StepPair& pair, uint32_t match) {
+  const auto call = call_key(pair.base_of(match));
+  for (uint32_t m = 0; m < pair.size(); ++m) {
+    const ValueRecord& one = pair.base_of(m);
+    if (m != match && one.kind == Role::kInput && call_key(one) == call && one.stats.count > 1 &&
+        pair.comparisons[m].verdict == Class::kIdentical)
+      return true;
+  }
+  return false;
+}
+
 RootReport report_root(const StepPair& pair, const RootChoice& choice,
                        const PairReporter& reporter) {
   RootReport root;
@@ -357,6 +369,8 @@ RootReport report_root(const StepPair& pair, const RootChoice& choice,
   const ValueRecord& record = pair.base_of(choice.match);
   root.weights_differ =
       record.kind == Role::kParameter && record.key.phase == format::Phase::kForward;
+  root.other_inputs_agree =
+      record.key.phase == format::Phase::kData && any_other_input_agrees(pair, choice.match);
   if (record.kind == Role::kOutput) {
     root.buffers = initial_buffers(pair, choice.match, reporter);
     root.compared_inside = compared_inside(pair, choice.match, reporter);

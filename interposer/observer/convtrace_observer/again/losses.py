@@ -5,7 +5,8 @@ graph between the node and the tensor from which the backward pass begins has to
 """
 import math
 
-from ..base import contents, unseen
+from ..base import contents
+from . import unseen
 
 _MOST_NODES = 64
 _MOST_ELEMENTS = 1 << 20  # 4 MiB in f32, so that neither time nor memory is noticed

@@ -12,8 +12,8 @@ import sys
 import types
 import weakref
 
-from ..again import code_uses
-from ..base import contents, signals, unseen
+from ..again import code_uses, unseen
+from ..base import contents, signals
 
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256

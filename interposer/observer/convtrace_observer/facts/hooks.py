@@ -1,5 +1,5 @@
-"""Finds hooks that the program has registered twice on one module or parameter, as when a setup runs twice: they do their work
-twice. Two hooks are equal if they are one object, or have the same code, closure and defaults. The check runs when a root is
+"""Records which hooks the program has registered on modules, and finds those that it has registered twice on one module or
+parameter, as when a setup runs twice: they do their work twice. Two hooks are equal if they are one object, or have the same code, closure and defaults. The check runs when a root is
 called in training, in its steps 1, 2, 4, 8 and so on.
 """
 import functools
@@ -11,6 +11,7 @@ _OF_MODULES = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forw
                "_backward_pre_hooks": "backward pre-hook", "_backward_hooks": "backward hook"}
 _OF_PARAMETERS = {"_backward_hooks": "hook", "_post_accumulate_grad_hooks": "post-accumulate hook"}
 _MOST = 64  # compared hooks of one place
+_MOST_NAMED = 4  # hooks of one kind of a module
 _DEEPEST = 4  # nested closures; a function may close over itself
 _SCALARS = frozenset((bool, int, float, str, type(None)))
 
@@ -18,17 +19,20 @@ _SCALARS = frozenset((bool, int, float, str, type(None)))
 class Hooks:
     def __init__(self, observer):
         self._observer = observer
-        self._told = set()  # (id of a scope, text)
+        self._told = set()  # (id of a scope, (name, text))
 
     def look(self, thread, root):
-        """Records repeated hooks in the tree of a root that is about to be called in training."""
+        """Records the hooks in the tree of a root that is about to be called in training."""
         try:
             with self._observer.read.unobserved():
                 for entry, module in self._observer.names.modules(root):
-                    for text in self._twice(module):
-                        if (entry.place.id, text) not in self._told:
-                            self._told.add((entry.place.id, text))
-                            thread.batch.event_fact(entry.place.id, "hook.twice", text)
+                    facts = [("hook.twice", text) for text in self._twice(module)]
+                    named = ["%s %s" % (word, self._named(hook)) for kind, word in _OF_MODULES.items()
+                             for _, hook in held(module, kind)[:_MOST_NAMED]]
+                    for fact in facts + ([("hooks", ", ".join(named))] if named else []):
+                        if (entry.place.id, fact) not in self._told:
+                            self._told.add((entry.place.id, fact))
+                            thread.batch.event_fact(entry.place.id, *fact)
         except Exception as error:
             self._observer.failed("hooks", error)
 

@@ -280,6 +280,7 @@ class OptimizerFacts:
                 return
             if index == len(groups):
                 groups.append(_Group())
+                self._tell_members(batch, number, index, contents.value_at(group, "params"))
             known = groups[index]
             if known.is_told(group):
                 continue
@@ -292,6 +293,13 @@ class OptimizerFacts:
                     text = value if type(value) is str else repr(value)
                     batch.event_fact(0, "optimizer.%d.%d.%s" % (number, index, name), text[:1000])
             known.keep(settings, group)
+
+    def _tell_members(self, batch, number, index, parameters):
+        """Records the group of each parameter: programs number equal groups in other orders, and divide them otherwise."""
+        for position, parameter in enumerate(contents.elements(parameters)):
+            if not self._observer.read.is_leaf(type(parameter)):
+                owner = self._observer.names.owner(parameter, index, position)
+                batch.event_fact(owner.place.id, "group." + owner.name, "%d.%d" % (number, index))
 
     def _text(self, value):
         """@return the text of a value that may contain numbers, flags or texts. A tensor is read if it is on the CPU."""
