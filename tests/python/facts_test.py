@@ -130,6 +130,21 @@ class ModuleFacts(ObservedTest):
         told = [(one.scope, one.value.partition(" (")[0]) for one in self.fake.of("event_fact") if one.name == "hook.twice"]
         self.assertEqual(told, [("0", "forward hook, <lambda>"), ("0", "hook of weight, halved"), ("1", "forward hook, hook")])
 
+    def test_hooks_of_modules_are_told_once_and_when_they_change(self):
+        def log(module, args, output):
+            return None
+
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        model[1].register_forward_hook(log)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(4):
+            if step == 1:
+                model[1].register_full_backward_hook(log)
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        told = [(one.scope, one.value.count("log (")) for one in self.fake.of("event_fact") if one.name == "hooks"]
+        self.assertEqual(told, [("1", 1), ("1", 2)])
+
     def test_a_module_that_is_called_under_autocast_tells_its_type(self):
         class Half(nn.Sequential):
             def forward(self, x):
@@ -250,6 +265,18 @@ class OptimizerFacts(ObservedTest):
         optimizer.param_groups[1]["lr"] = 0.25
         self.step(optimizer)
         self.assertEqual(self.told(), {"optimizer.0.1.lr": "0.25"})
+
+    def test_the_group_of_each_parameter_is_told(self):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        optimizer = torch.optim.SGD([{"params": [model[0].bias, model[1].bias]}, {"params": [model[1].weight]}], lr=0.1)
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        optimizer.add_param_group({"params": [model[0].weight]})
+        optimizer.step()
+        told = [(one.scope, one.name, one.value) for one in self.fake.of("event_fact") if one.name.startswith("group.")]
+        self.assertEqual(told, [("0", "group.bias", "0.0"), ("1", "group.bias", "0.0"), ("1", "group.weight", "0.1"),
+                                ("0", "group.weight", "0.2")])
 
     def test_a_setting_that_changes_in_place_is_told(self):
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)

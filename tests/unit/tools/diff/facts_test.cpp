@@ -266,6 +266,72 @@ TEST_CASE("facts: a key of one version alone is no configuration", "[diff][facts
   CHECK(compared(base, cand).facts.size() == 1);
 }
 
+TEST_CASE("facts: groups of optimizers are paired by their parameters", "[diff][facts]") {
+  using Group = std::pair<std::string, std::vector<std::string>>;  // weight decay, modules
+  const auto run = [](const std::vector<Group>& groups) {
+    Run made = training();
+    made.tell(0, "-", "optimizer.0.class", "torch.optim.adamw.AdamW");
+    for (size_t i = 0; i < groups.size(); ++i) {
+      made.tell(1, "-", "optimizer.0." + std::to_string(i) + ".weight_decay", groups[i].first);
+      for (const std::string& module : groups[i].second)
+        made.tell(0, module, "group.weight", "0." + std::to_string(i));
+    }
+    return made;
+  };
+  const Run base = run({{"0.1", {"fc1"}}, {"0", {"fc2"}}});
+  CHECK(compared(base, run({{"0", {"fc2"}}, {"0.1", {"fc1"}}})).facts.empty());
+  CHECK(compared(run({{"0.1", {"fc1", "fc2"}}}), run({{"0.1", {"fc2"}}, {"0.1", {"fc1"}}}))
+            .facts.empty());
+
+  Run cand = run({{"0", {}}, {"0.1", {"fc1", "fc2"}}});
+  const auto decays = [](const std::string& of) {
+    return "optimizer weight_decay: 0 | 0.1 from step 1 in optimizer.0.1 (AdamW), of " + of;
+  };
+  CHECK(told(compared(base, cand)) == Lines{decays("fc2.weight")});
+  CHECK(told(compared(run({{"0.1", {}}, {"0", {"fc1", "fc2"}}}), cand)) ==
+        Lines{"optimizer weight_decay: 0 | 0.1 from step 1 in optimizer.0.1 (AdamW)"});  // all
+  CHECK(
+      told(compared(base, run({{"0.1", {}}, {"0.2", {"fc1", "fc2"}}}))) ==
+      Lines{"optimizer weight_decay: 0.1 | 0.2 from step 1 in optimizer.0.0 (AdamW), of fc1.weight",
+            "optimizer weight_decay: 0 | 0.2 from step 1 in optimizer.0.1 (AdamW), of fc2.weight"});
+
+  // It is the cause of an update of that parameter alone.
+  const auto cause = [&](const std::string& module) {
+    Run other = cand;
+    scale(other.at(1, module, "param:weight"), 1.5);
+    const DiffResult result = compared(base, other);
+    REQUIRE(result.root);
+    CHECK(result.root->record.scope == module);
+    return result.cause && result.cause->rule == "setting";
+  };
+  CHECK(cause("fc2"));
+  CHECK_FALSE(cause("fc1"));
+}
+
+TEST_CASE("facts: another hook of the root's module is its cause, and no root itself",
+          "[diff][facts]") {
+  const auto run = [](const std::string& hooks) {
+    Run made = training();
+    for (const char* module : {"fc1", "fc2"}) {
+      made.tell(0, module, "class", "torch.nn.modules.linear.Linear");
+      if (!hooks.empty()) made.tell(0, module, "hooks", hooks);
+    }
+    return made;
+  };
+  const std::string log = "forward hook log (model.py:12)";
+  CHECK(compared(run(log), run("forward hook log (model.py:40)")).facts.empty());
+  const DiffResult same = compared(run(""), run(log));
+  CHECK(told(same) == Lines{"Linear hooks: none | " + log + " in fc1",
+                            "Linear hooks: none | " + log + " in fc2"});
+  CHECK(same.verdict == diff::Verdict::kSame);
+  Run cand = run("");
+  cand.tell(0, "fc2", "hooks", log);
+  scale(cand.at(1, "fc2", "output:0"), 1.5);
+  const DiffResult result = compared(run(""), cand);
+  REQUIRE(result.cause);
+  CHECK(result.cause->text == "Linear hooks: none | " + log + " in fc2");
+}
+
 TEST_CASE("facts: another class is told, not its other settings", "[diff][facts]") {
   Run base = training(), cand = training();
   base.tell(0, "fc1", "class", "torch.nn.modules.activation.GELU");

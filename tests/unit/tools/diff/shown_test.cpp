@@ -86,6 +86,17 @@ TEST_CASE("cause: all gradients times one number", "[diff][cause]") {
   CHECK(cause(base, one).empty());
 }
 
+TEST_CASE("cause: all gradients times the loss scale", "[diff][cause]") {
+  Run base = wide(3);
+  base.add({.step = 1, .phase = format::Phase::kOptimizer, .slot = "loss_scale", .values = {4}});
+  Run cand = base;
+  for (const char* layer : {"fc1", "fc2"}) scale(cand.at(1, layer, kGradient), 4);
+  CHECK(cause(base, cand).find("which is the loss scale: the candidate's are not unscaled here") !=
+        std::string::npos);
+  CHECK(cause(cand, base).find("which is the loss scale: the baseline's are not unscaled here") !=
+        std::string::npos);
+}
+
 TEST_CASE("cause: all gradients times one number, in tensors without sketches", "[diff][cause]") {
   Run base = test::training(3);
   const std::vector<float> numbers = {1, -2, 0.5F, 4, 3, -7, 0.25F, 9};
