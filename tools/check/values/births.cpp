@@ -35,7 +35,8 @@ diff::Passed passed_of(const Value& value) {
           .measured = value.measured(),
           .stats = value.stats,
           .value = {value.storage, value.offset, value.generation, value.version},
-          .bytes = value.bytes};
+          .bytes = value.bytes,
+          .dtype = value.dtype};
 }
 
 Severity severity_of(const diff::NanStory& story) {

@@ -71,6 +71,13 @@ class Stretches {
   std::vector<Stretch> all_;
 };
 
+/// @return whether a loss times its scale is infinite although the loss itself is of a usual size.
+bool overflows(const Passed& value, double loss_scale) {
+  constexpr double kUsual = 1024;
+  return value.kind == Role::kLoss && value.stats.nan == 0 &&
+         loss_scale * kUsual > format::largest_finite(value.dtype);
+}
+
 /// @return whether a value that is not finite makes the step worthless.
 bool counts(size_t i, const Passed& value, const Stretches& calls) {
   switch (value.kind) {
@@ -125,15 +132,16 @@ std::optional<MadeBy> NanStories::maker_of(std::span<const Passed> step, size_t 
 std::vector<NanStory> NanStories::see(std::span<const Passed> step) {
   std::vector<NanStory> told;
   if (found_) return told;
-  scaled_ |=
-      std::ranges::any_of(step, [](const Passed& value) { return value.kind == Role::kLossScale; });
+  for (const Passed& value : step)
+    if (value.kind == Role::kLossScale) loss_scale_ = value.stats.mean;
   std::optional<size_t> data;
   std::vector<size_t> all;
   for (size_t i = 0; i < step.size(); ++i) {
     if (!is_bad(step[i]) || is_unwritten(step, i)) continue;
     if (step[i].place.phase == Phase::kData) {
       if (!data) data = i;
-    } else if (step[i].place.phase == Phase::kBackward && scaled_) {
+    } else if ((step[i].place.phase == Phase::kBackward && loss_scale_ != 0) ||
+               overflows(step[i], loss_scale_)) {
       if (!hinted_) told.push_back({.kind = Kind::kScaled, .value = i});
       hinted_ = true;
     } else {

@@ -26,7 +26,7 @@ namespace convtrace::diff {
 struct NanStory {
   enum class Kind : uint8_t {
     kEnds,      ///< it goes no further
-    kScaled,    ///< a gradient under a loss scale
+    kScaled,    ///< a gradient under a loss scale, or a scaled loss that overflows
     kMissing,   ///< in the data, and stays there
     kFromData,  ///< in the data, and has a consequence
     kBorn,      ///< it has a consequence
@@ -59,7 +59,8 @@ class NanStories {
   /// the module's outputs are finite.
   [[nodiscard]] bool is_unwritten(std::span<const Passed> step, size_t value) const;
 
-  bool found_ = false, noted_ = false, hinted_ = false, missing_ = false, scaled_ = false;
+  bool found_ = false, noted_ = false, hinted_ = false, missing_ = false;
+  double loss_scale_ = 0;  ///< the last; 0: there is none
   const format::Definitions& names_;
 };
 

@@ -11,7 +11,8 @@ Passed passed_of(const format::TensorStats& event, const format::Definitions& na
           .measured = event.capture != format::Capture::kHash,
           .stats = event.stats,
           .value = event.value,
-          .bytes = event.bytes};
+          .bytes = event.bytes,
+          .dtype = event.dtype};
 }
 
 Passed passed_of(const ValueRecord& record) {
@@ -23,7 +24,8 @@ Passed passed_of(const ValueRecord& record) {
           .measured = record.capture != format::Capture::kHash,
           .stats = record.stats,
           .value = record.value,
-          .bytes = record.bytes};
+          .bytes = record.bytes,
+          .dtype = record.dtype};
 }
 
 format::Phase call_phase(const Passed& value) {

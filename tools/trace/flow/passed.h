@@ -24,6 +24,7 @@ struct Passed {
   format::Stats stats{};
   format::ValueId value{};
   uint64_t bytes = 0;
+  format::DType dtype = format::DType::kUnknown;
 
   /// @return whether a module has it and no op or kernel inside.
   [[nodiscard]] bool of_module() const { return !op && !of_kernel; }

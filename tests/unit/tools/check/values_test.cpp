@@ -8,10 +8,10 @@ namespace {
 
 using List = std::vector<Found>;
 
-Training with_loss_scale(Training run, uint32_t steps) {
+Training with_loss_scale(Training run, uint32_t steps, float scale = 1024) {
   for (uint32_t step = 0; step < steps; ++step)
     run.before(step, "", "grad_output:0",
-               {.scope = "", .slot = "loss_scale", .phase = Phase::kLoss, .values = {1024}});
+               {.scope = "", .slot = "loss_scale", .phase = Phase::kLoss, .values = {scale}});
   return run;
 }
 
@@ -147,6 +147,18 @@ TEST_CASE("check nan: gradients under a loss scale are a hint, a birth behind th
   const List both = found(checked(run, {"nan"}));
   CHECK(both == List{{"nan", Severity::kError, 3, "fc1", "output:0"},
                      {"nan", Severity::kHint, 0, "fc1", "grad:weight"}});
+}
+
+TEST_CASE("check nan: a loss that its scale makes infinite is a hint", "[check][nan]") {
+  Training run = training(4);
+  run.at(0, "", "loss").values = {kInfinity};
+  const auto level = [&](float scale) {
+    return found(with_loss_scale(run, 4, scale), "nan").at(0).severity;
+  };
+  CHECK(level(0x1p120F) == Severity::kHint);
+  CHECK(level(65536) == Severity::kError);  // the loss itself is 1e33 or more
+  run.at(0, "", "loss").values = {kNan};
+  CHECK(level(0x1p120F) == Severity::kError);
 }
 
 TEST_CASE("check nan: what it says of the inputs holds", "[check][nan]") {
