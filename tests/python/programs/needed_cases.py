@@ -1,5 +1,5 @@
-"""Common parts of needed_ops.py, needed_state.py, needed_calls.py, needed_between.py and needed_around.py. Their cases write memory that is still needed
-(wrong_*), only look alike (right_*), or cannot be distinguished from faulty ones (alike_*).
+"""Common parts of needed_ops.py, needed_state.py, needed_calls.py, needed_between.py and needed_around.py. Their cases write memory
+that is still needed (wrong_*), only look alike (right_*), or cannot be distinguished from faulty ones (alike_*).
 
 A case's model has a class of the case's name, which findings show. `python needed_ops.py wrong|right|alike|CASE DEVICE`"""
 import sys

@@ -8,7 +8,7 @@ forward pass is told from one in the backward pass.
 import sys
 import types
 
-from ..base import contents, engine
+from ..base import engine
 from . import code_uses
 
 _MOST = 64  # hooks, and classes of Functions, of one step

@@ -1,6 +1,6 @@
 """Records which hooks the program has registered on modules, and finds those that it has registered twice on one module or
-parameter, as when a setup runs twice: they do their work twice. Two hooks are equal if they are one object, or have the same code, closure and defaults. The check runs when a root is
-called in training, in its steps 1, 2, 4, 8 and so on.
+parameter, as when a setup runs twice: they do their work twice. Two hooks are equal if they are one object, or have the same
+code, closure and defaults. Both are looked at when a root is called in training, in its steps 1, 2, 4, 8 and so on.
 """
 import functools
 import types
