@@ -32,6 +32,7 @@ struct OpFinding {
   bool shared = false;        ///< input-mutated: another tensor shares that memory
   bool loosely = false;       ///< overwritten: the overwritten bytes may be needed no more
   bool hint = false;          ///< input-mutated, overwritten: the buffer may hold a running average
+  bool in_part = false;       ///< overwritten: `first` covers a part of the memory
   bool writer_known = false;  ///< overwritten: op and slot are the writer's, else the reader's
   /// overwritten: the record before the write, the record that differs, and the first record of the
   /// bytes that it has

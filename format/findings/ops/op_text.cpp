@@ -135,6 +135,10 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
     text += writer(finding, definitions) +
             " is what lies there now: it was written into memory that is still needed. Write into "
             "memory of its own, or work on a copy. ";
+  } else if (finding.in_part) {
+    text += "Behind that, " + named(finding.first) +
+            " was put into memory that covers a part of it: look at the sizes and offsets of these "
+            "blocks. ";
   } else if (named(finding.first) != named(finding.reader)) {
     text += "The bytes that are there now were first seen as " + named(finding.first) +
             ": a buffer that is used again too early. ";

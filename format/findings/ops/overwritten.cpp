@@ -1,6 +1,7 @@
 #include "format/findings/ops/overwritten.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -11,7 +12,8 @@
 namespace convtrace::judge {
 namespace {
 
-constexpr size_t kMostSuspected = 256, kMostStatistics = 1 << 16;
+constexpr size_t kMostSuspected = 256, kMostStatistics = 1 << 16, kMostFilled = 1 << 10;
+constexpr double kClearly = 0.05;  ///< relative change of a weight's norm
 
 uint64_t key_of_memory(const format::TensorStats& e) {
   const uint64_t memory = mix(mix(e.value.storage, e.value.offset), e.value.generation);
@@ -69,6 +71,9 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
     if (!is_old || !first.op || first.step != stats->header.step)
       first = seen_of(*stats, role == SlotRole::kGiven);
   }
+  if (stats->op && forward && (role == SlotRole::kTaken || role == SlotRole::kGiven) &&
+      !is_torchs(stats->op))
+    of_calls_.get(key_of_copy(*stats)).first = filled_of(*stats);
   if (role == SlotRole::kTaken && forward) taken(*stats);
   if (role == SlotRole::kTaken && !forward) {
     gradient(*stats, findings);
@@ -99,8 +104,8 @@ bool Overwritten::is_around(const format::TensorStats& event, const Seen& made) 
 }
 
 Overwritten::Seen Overwritten::seen_of(const format::TensorStats& event, bool given) const {
-  return {event.place,      event.op, event.slot,  event.header.step,
-          event.stats.hash, given,    collectives_};
+  return {event.place, event.op,     event.slot, event.header.step, event.stats.hash,
+          given,       collectives_, {},         event.stats.l2};
 }
 
 /// The op's forward has returned, or its backward is about to run.
@@ -112,6 +117,7 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
   if (event.place.phase != format::Phase::kBackward) {
     if (role == SlotRole::kKeptBuffer) begin_step(event);
     if (of_ctx) kept_.get(mix(key_of_place(event), event.stats.hash)).first = seen_of(event, true);
+    if (of_ctx) filled(event);
     if (role != SlotRole::kKeptBuffer || is_read_only(event))
       kept_.get(key).first = seen_of(event, true);
     return;
@@ -126,15 +132,60 @@ void Overwritten::kept(const format::TensorStats& event, SlotRole role, Findings
       first != nullptr &&
       (first->place.phase != format::Phase::kBackward ||
        (first->given && first->hash == event.stats.hash && !(of_ctx && is_torchs(first->op))));
-  const Seen* const other =
+  const Seen* other =
       of_ctx && !is_used ? kept_.find(mix(key_of_place(event), event.stats.hash)) : nullptr;
+  const Seen* const over = of_ctx && !is_used ? filled_over(event, *made) : nullptr;
+  if (over != nullptr) other = over;
   if (of_ctx && !is_used && (other == nullptr || other->step != made->step)) return;
   OpFinding finding = finding_of(event, *made);
   if (other != nullptr) finding.first = owner_of(event.value, *other);
+  finding.in_part = over != nullptr;
   finding.loosely = role != SlotRole::kKept;
   const Begun* const begun = begun_.find(key_of_memory(event));
   finding.hint = role == SlotRole::kKeptBuffer && (begun == nullptr || !begun->alike);
   report(std::move(finding), findings);
+}
+
+Overwritten::Filled Overwritten::filled_of(const format::TensorStats& event) const {
+  return {event.address, event.bytes, event.device, seen_of(event, true)};
+}
+
+/// Notes a tensor on ctx that is a copy of what the call took or gave.
+void Overwritten::filled(const format::TensorStats& event) {
+  if (!filled_.empty() && filled_.front().seen.step != event.header.step) filled_.clear();
+  const Filled* const copied = of_calls_.find(key_of_copy(event));
+  if (copied != nullptr && copied->seen.step == event.header.step &&
+      copied->address != event.address && filled_.size() < kMostFilled)
+    filled_.push_back(filled_of(event));
+}
+
+/// @return what a later call has filled of the memory that a call has filled and kept on ctx: a part of
+/// it, and memory beside it. Parts of one array on purpose lie beside or in each other.
+const Overwritten::Seen* Overwritten::filled_over(const format::TensorStats& event,
+                                                  const Seen& made) const {
+  const uint64_t begin = event.address, end = begin + event.bytes;
+  auto at = std::ranges::find_if(filled_, [&](const Filled& one) {
+    return one.address == begin && one.bytes == event.bytes && one.seen.hash == made.hash &&
+           one.seen.step == made.step && one.seen.place.scope == made.place.scope &&
+           one.seen.place.call == made.place.call && one.seen.slot == made.slot;
+  });
+  for (; at != filled_.end(); ++at) {
+    const uint64_t first = at->address, last = first + at->bytes;
+    const bool across = (begin < first && first < end && end < last) ||
+                        (first < begin && begin < last && last < end);
+    if (across && at->device == event.device && at->seen.hash != made.hash) return &at->seen;
+  }
+  return nullptr;
+}
+
+/// @return whether a later call of a module has used another weight in this memory. A program may
+/// normalize or gather weights anew in each call, to nearly the same numbers.
+bool Overwritten::is_rewritten(const format::TensorStats& event, const Seen& made) const {
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  return first != nullptr && first->hash == event.stats.hash && first->step == made.step &&
+         first->place.phase == format::Phase::kForward && first->slot == made.slot &&
+         first->place.scope == made.place.scope && first->place.call != made.place.call &&
+         first->l2 != 0 && std::abs(first->l2 - made.l2) > kClearly * made.l2 && made.l2 != 0;
 }
 
 /// Takes a record after a forward, when the backward pass begins, before the forward's backward, which
@@ -218,7 +269,8 @@ void Overwritten::needed(const format::TensorStats& event, Findings& findings) {
   if ((of_loss || of_weight) && seen->collectives != collectives_) return;
   OpFinding finding = finding_of(event, *seen);
   // A program may normalize, merge or gather weights anew on purpose, to nearly the same numbers.
-  finding.hint = of_weight;
+  finding.hint = of_weight && !is_rewritten(event, *seen);
+  finding.loosely = of_weight && !finding.hint;
   if (of_loss) finding.place = seen->place;  // the module's, since the loss has none
   report(std::move(finding), findings);
 }
@@ -360,6 +412,11 @@ OpFinding Overwritten::finding_of(const format::TensorStats& victim, const Seen&
 /// @return the key of a gradient that the backward of an op takes in one call of a module.
 uint64_t Overwritten::key_of_shared(const format::TensorStats& event) const {
   return mix(mix(key_in_call(event), event.op.value), 1);
+}
+
+/// @return a key that is equal for an operand of a custom op and its copy that the same call keeps.
+uint64_t Overwritten::key_of_copy(const format::TensorStats& event) const {
+  return mix(mix(key_of_call(event.op, event.place), event.bytes), event.stats.hash);
 }
 
 /// @return the key of a value in one call of a module.

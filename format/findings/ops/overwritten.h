@@ -7,6 +7,8 @@
 ///   returned and again before its backward runs. If storage, place and number of in-place writes are
 ///   the same and the bytes differ, something else has written them. For a buffer of the module this is
 ///   a hint, unless the steps begin with the same bytes in it: a running average changes in each step.
+///   Of attributes of ctx: also if a later call has kept a copy of its own operand or result in memory
+///   that covers a part of theirs.
 /// - Tensors that the code of a backward reads from an object that outlives the call, and that each
 ///   forward makes anew (slot state:NAME): the object then holds another tensor of that size, or other
 ///   bytes, from the forward of a later call, and still does behind the backward (slot
@@ -26,6 +28,7 @@
 ///   of its own products (slots needed:NAME): before the node runs they are compared with the record of
 ///   that call, or with the record made when the module was left. Scores of a loss that is not what
 ///   they give when the backward pass begins are compared with the record of the output that they are.
+///   Weights are a hint, unless a later call of the module has used others, which differ clearly.
 /// - Tensors into which hooks have packed what such a node saves (slots packed:NAME), if what is packed
 ///   into that memory later lies there when the node is about to run.
 /// - Data in memory that a loader or NumPy owns (slots lent:NAME), if it differs when the backward pass
@@ -83,6 +86,14 @@ class Overwritten {
     bool given = false;
     uint64_t collectives = 0;  ///< collectives before it, whose writes PyTorch does not count
     Owner last{};
+    double l2 = 0;  ///< 0 if unknown
+  };
+
+  /// An operand of a custom op, or a copy of it that the op has made and keeps on ctx.
+  struct Filled {
+    uint64_t address = 0, bytes = 0;
+    format::Device device;
+    Seen seen;
   };
 
   /// A buffer at the begin of a step. `alike`: two steps in a row began with the same bytes in it.
@@ -95,6 +106,10 @@ class Overwritten {
   [[nodiscard]] static Owner owner_of(const format::ValueId& value, const Seen& seen);
   [[nodiscard]] Seen seen_of(const format::TensorStats& event, bool given) const;
   void kept(const format::TensorStats& event, SlotRole role, Findings& findings);
+  [[nodiscard]] Filled filled_of(const format::TensorStats& event) const;
+  void filled(const format::TensorStats& event);
+  [[nodiscard]] const Seen* filled_over(const format::TensorStats& event, const Seen& made) const;
+  [[nodiscard]] bool is_rewritten(const format::TensorStats& event, const Seen& made) const;
   void state(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);
@@ -114,6 +129,7 @@ class Overwritten {
   [[nodiscard]] static uint64_t key_of_torchs(const format::TensorStats& event);
   [[nodiscard]] uint64_t key_of_call(format::StringId op, const format::Place& place) const;
   [[nodiscard]] uint64_t key_of_shared(const format::TensorStats& event) const;
+  [[nodiscard]] uint64_t key_of_copy(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_in_call(const format::TensorStats& event) const;
   [[nodiscard]] uint64_t key_of_output(format::StringId op, const format::Place& place,
                                        format::StringId slot) const;
@@ -126,6 +142,8 @@ class Overwritten {
   /// value.
   Recent<Seen> kept_;
   Recent<Seen> values_;            ///< forward pass: the last record of each value
+  Recent<Filled> of_calls_;        ///< operands of custom ops, by call, bytes and hash
+  std::vector<Filled> filled_;     ///< in this step
   Recent<Seen> came_;              ///< backward pass: the last record by module call and value
   Recent<Seen> bytes_;             ///< by memory: the first record of the bytes that lie there now
   Recent<uint64_t> passed_on_;     ///< by output of a module: the key of what a torch op made in it

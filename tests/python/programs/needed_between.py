@@ -120,6 +120,19 @@ def wrong_weight_of_a_function():
     train(model, [*model.parameters(), weight], between=zero)
 
 
+class Normed(nn.Linear):
+    def forward(self, x):
+        norm = raw(self.weight).norm(dim=1, keepdim=True)
+        raw(self.weight).div_(norm.sqrt())
+        return super().forward(x)
+
+
+@case
+def wrong_weight_between_calls():
+    model = named(nn.Sequential(nn.Linear(8, 8), nn.Tanh(), Normed(8, 4, bias=False)))
+    train(lambda x: model(x) + model(-x), model.parameters())
+
+
 @case
 def right_weight_before_the_forward():
     """Binary weights in the forward and the backward pass, the real ones behind it; and weights that are clipped there."""
@@ -440,6 +453,14 @@ def wrong_block_of_bytes():
     """The second of two blocks is used again in the same step."""
     data = bytearray(6 * 8 * 4 * 2)
     offsets = iter([0, 192, *[192] * 16])
+    pooled(lambda: torch.frombuffer(data, dtype=torch.float32, count=48, offset=next(offsets)).view(6, 8))
+
+
+@case
+def wrong_block_across():
+    """The second of two blocks begins in the middle of the first one."""
+    data = bytearray(6 * 8 * 4 * 2)
+    offsets = iter([0, 96] * 8)
     pooled(lambda: torch.frombuffer(data, dtype=torch.float32, count=48, offset=next(offsets)).view(6, 8))
 
 

@@ -368,3 +368,18 @@ def version(tensor):
         return (tensor._version if type(tensor) is _Bare else _version_of(tensor)) & 0xFFFFFFFF
     except RuntimeError:  # inference tensors have no counter
         return 0
+
+
+class WeakStorage:
+    """A weak reference of C++ to a storage, which the program cannot see. A call returns the storage; None when it is gone."""
+
+    __slots__ = ("_kind", "_pointer")
+
+    def __init__(self, storage):
+        self._kind, self._pointer = type(storage), storage._weak_ref()
+
+    def __call__(self):
+        return self._kind._new_with_weak_ptr(self._pointer)
+
+    def __del__(self):
+        self._kind._free_weak_ref(self._pointer)

@@ -33,21 +33,6 @@ _BETWEEN = reused_outputs.VIEWS | {"AddBackward0", "CloneBackward0", "MulBackwar
 _MOST_BETWEEN = 8
 
 
-class _WeakStorage:
-    """A weak reference of C++ to a storage, which the program cannot see. A call returns the storage; None when it is gone."""
-
-    __slots__ = ("_kind", "_pointer")
-
-    def __init__(self, storage):
-        self._kind, self._pointer = type(storage), storage._weak_ref()
-
-    def __call__(self):
-        return self._kind._new_with_weak_ptr(self._pointer)
-
-    def __del__(self):
-        self._kind._free_weak_ref(self._pointer)
-
-
 class LentInputs:
     """Hashes inputs of root modules again when a backward pass begins. Holds weak references to storages, no tensor."""
 
@@ -64,7 +49,7 @@ class LentInputs:
             for name, tensor in observer.modules.named_inputs(args, kwargs):
                 value = read.again(tensor)
                 if value is not None and value.device != values.CUDA and len(self._noted) < _MOST:
-                    storage = _WeakStorage(read.bare(tensor).untyped_storage())
+                    storage = values.WeakStorage(read.bare(tensor).untyped_storage())
                     self._noted.append((storage, value, place.id, observer.modules.slot("lent", name)))
 
     def look_again(self, thread):
@@ -222,7 +207,7 @@ class NeededMemory:
         """Packs the tensors that nodes have saved of the given kinds, or into which hooks have packed others; of results only
         that of the node `giver`. @return whether any of them lies in memory that code outside of torch can write; None if nothing
         is packed"""
-        read, lent = self._observer.read, None
+        observer, read, lent = self._observer, self._observer.read, None
         for node in nodes:
             name = contents.name_of(type(node))
             for saved, kind in _NEEDED.get(name, {}).items():
@@ -233,18 +218,20 @@ class NeededMemory:
                 tensor = self._kept_by(node, saved) if kind in kinds else None
                 borrows = tensor is not None and read.borrows(tensor)
                 if tensor is not None and (borrows or self._of_torch) and not (kind is _WEIGHT and _is_shared(tensor)):
-                    if self._pack(thread, phase, key, "needed", saved, name, tensor):
+                    # How much a weight changes between two calls tells whether that may be meant.
+                    capture = observer.full if kind is _WEIGHT and phase == engine.FORWARD else engine.HASH
+                    if self._pack(thread, phase, key, "needed", saved, name, tensor, capture):
                         lent = borrows or bool(lent)
                 for tensor in self._packed_by(node, saved) if self._of_torch else ():
                     if self._pack(thread, phase, key, "packed", saved, name, tensor):
                         lent = bool(lent)
         return lent
 
-    def _pack(self, thread, phase, key, word, saved, node, tensor):
+    def _pack(self, thread, phase, key, word, saved, node, tensor, capture=engine.HASH):
         """@return whether the tensor could be read."""
         observer, value = self._observer, self._observer.read.again(tensor)
         if value is not None:
-            thread.batch.tensor(phase, engine.HASH, key & 0xFFFFFFFF, key >> 32, observer.modules.slot(word, saved),
+            thread.batch.tensor(phase, capture, key & 0xFFFFFFFF, key >> 32, observer.modules.slot(word, saved),
                                 observer.port.intern(node), value)
         return value is not None
 

@@ -19,6 +19,7 @@ struct Program {
   Overwritten::Findings findings;
   uint32_t step = 0, call = 0, version = 0;
   uint64_t storage = 1, layout = 0, address = 0;
+  double norm = 0;
   format::Device device{};  ///< a CPU
 
   void value(Phase phase, const char* module, const char* op, const char* slot, uint64_t hash) {
@@ -32,6 +33,7 @@ struct Program {
     event.bytes = 256;
     event.layout = layout;
     event.stats.hash = hash;
+    event.stats.l2 = norm;
     event.device = device;
     judge.see(event, findings);
   }
@@ -596,6 +598,80 @@ TEST_CASE("overwritten: a block of an own pool that two calls keep on ctx is fou
     p.backward("ScoresBackward", "ctx:map", 6);
   }
   CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: blocks of an arena that lie across each other", "[judge][overwritten]") {
+  Program p;
+  const auto keep = [&p](const char* module, uint64_t storage, uint64_t address, uint64_t hash) {
+    p.storage = storage + 100;
+    p.address = 1 << 20;
+    p.value(Phase::kForward, module, "Stash", "output:0", hash);
+    p.storage = storage;
+    p.address = address;
+    p.value(Phase::kForward, module, "Stash", "ctx:kept", hash);
+  };
+  keep("h", 1, 4096, 5);
+  const auto back = [&p](uint64_t hash) {
+    p.storage = 1;
+    p.address = 4096;
+    p.backward("StashBackward", "ctx:kept", hash);
+  };
+  SECTION("a later call has filled a part") {
+    keep("next", 2, 4096 + 128, 6);
+    back(7);
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(
+        p.text(0).find("ctx:kept of op Stash in module next (call 0, forward) was put into memory "
+                       "that covers a part of it") != std::string::npos);
+    return;
+  }
+  SECTION("side by side, and a backward adds to it") {
+    keep("next", 2, 4096 + 256, 6);
+    back(7);
+  }
+  SECTION("windows of a table, to which a backward adds") {
+    p.storage = 2;
+    p.address = 4096 + 128;
+    p.value(Phase::kForward, "next", "Stash", "input:0", 6);
+    p.value(Phase::kForward, "next", "Stash", "ctx:kept", 6);
+    back(7);
+  }
+  SECTION("of an earlier step") {
+    keep("next", 2, 4096 + 128, 6);
+    ++p.step;
+    keep("h", 1, 4096, 5);
+    back(7);
+  }
+  CHECK(p.findings.empty());
+}
+
+TEST_CASE("overwritten: weights that a later call of the module changes", "[judge][overwritten]") {
+  Program p;
+  const auto call = [&p](uint32_t number, uint64_t hash, double norm) {
+    p.call = number;
+    p.norm = norm;
+    p.forward("MmBackward0", "needed:mat2", hash);
+  };
+  call(0, 5, 1);
+  SECTION("clearly") {
+    call(1, 6, 1.2);
+    p.call = 0;
+    p.backward("MmBackward0", "needed:mat2", 6);
+    CHECK(record_of(p.findings.at(0)).level == format::Level::kWarning);
+  }
+  SECTION("hardly: they are normalized anew") {
+    call(1, 6, 1.01);
+    p.call = 0;
+    p.backward("MmBackward0", "needed:mat2", 6);
+    CHECK(record_of(p.findings.at(0)).level == format::Level::kInfo);
+  }
+  SECTION("and they are changed again behind it") {
+    call(1, 6, 1.2);
+    p.call = 0;
+    p.backward("MmBackward0", "needed:mat2", 7);
+    CHECK(record_of(p.findings.at(0)).level == format::Level::kInfo);
+  }
 }
 
 TEST_CASE("overwritten: a hook that writes what its module's node has saved is found",
