@@ -448,6 +448,27 @@ class ReusedOutputs(ObservedTest):
                      lambda a, b: Scaled.apply(Scaled.apply(a, False), False), lambda a, b: Passes.apply(Passes.apply(a, 0), 0) + b):
             self.assertEqual(self.told(join), [])
 
+    def test_a_gradient_that_waits_in_an_array(self):
+        array = torch.empty(3, 4).numpy()
+
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                array[...] = gradient.numpy() * 2
+                return torch.from_numpy(array)
+
+        told = self.told(lambda a, b: Scaled.apply(a).tanh() + Scaled.apply(a))
+        self.assertEqual([(name, *value.split(", ")[::4]) for _, name, value in told],
+                         [("reused.ScaledBackward", "grad_input:0", "AddmmBackward0")])
+        self.fake.messages.clear()
+        for join in (lambda a, b: Scaled.apply(a).tanh() + Scaled.apply(b), lambda a, b: Scaled.apply(Scaled.apply(a)) + b,
+                     lambda a, b: Scaled.apply(a.exp()) + Scaled.apply(a.sin())):
+            self.assertEqual(self.told(join), [])
+
 
 class CommonGradients(ObservedTest):
     def told(self, gives, saves=lambda *inputs: inputs, steps=2):

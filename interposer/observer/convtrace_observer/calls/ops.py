@@ -96,7 +96,7 @@ class CustomOps:
         self._nodes = {}  # id of an autograd.Function's node -> _Node
         self._graph = nodes.Nodes(torch)
         self._kept = kept.Kept(torch, observer, self._graph)
-        self._added = added_gradients.AddedGradients(observer, self._graph)
+        self._added = added_gradients.AddedGradients(observer, torch, self._graph)
         self._modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
     def install(self):

@@ -136,15 +136,20 @@ class ReusedOutputs:
 class WaitingGradients:
     """Finds gradients that a backward returns in a tensor (or a view of all of it) that it has returned before and that
     autograd still holds for a node that has not run. They are recognized by C++'s count of references to the tensor, which
-    is larger than when it was first returned."""
+    is larger than when it was first returned.
 
-    def __init__(self, observer, nodes):
+    An op that wraps one array into a tensor of its own in each call is recognized by the receiver: it waits for the gradients of
+    all calls that it is to sum. The storage of the first one still lives, unless another gradient was added to it before."""
+
+    def __init__(self, observer, nodes, graph_task):
         self._observer, self._nodes = observer, nodes
+        self._graph_task = graph_task  # returns the number of the backward pass that runs
         self._common = CommonGradients(observer)
         self._step, self._told = -1, 0
         self._counts = collections.Counter()  # (op, slot) -> calls in this step
         # id of a tensor -> (op, slot, storage, whether in a view), references at first, position and place of the last call
         self._given = {}
+        self._borrowed = {}  # (op, slot, address, receiver, pass) -> (weak reference to a storage, its number, position, place)
 
     def see(self, thread, op, taken, given, receivers, saved):
         """Examines the result of a backward that took `taken`, in which a gradient may be missing, and returned `given`, with
@@ -155,6 +160,7 @@ class WaitingGradients:
             self._step, self._told = observer.step, 0
             self._counts.clear()
             self._given.clear()
+            self._borrowed.clear()
         results = []
         for index, tensor in enumerate(given):
             value = None if tensor is None else read.again(tensor)
@@ -164,6 +170,8 @@ class WaitingGradients:
             position = self._counts[op, slot]
             self._counts[op, slot] += 1
             results.append((index, value, position))
+            if index < len(receivers) and read.borrows(tensor):
+                self._see_borrowed(thread, op, slot, tensor, value, position, receivers[index])
             base = read.bare(tensor)._base
             whole = base is not None and read.bare(base).numel() == read.bare(tensor).numel()
             held = base if whole else tensor  # each view of a base refers to it
@@ -178,12 +186,31 @@ class WaitingGradients:
                 continue
             _, first, earlier, (scope, call) = before
             self._given[id(held)] = known, first, position, thread.place()
-            if references > first and self._told < _MOST_TOLD and index < len(receivers):
-                self._told += 1
-                thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (
-                    slot, earlier, position, call, self._nodes.name(receivers[index][0])))
+            if references > first and index < len(receivers):
+                self._tell(thread, op, slot, (earlier, position), (scope, call), receivers[index][0])
         if len(results) > 1 and receivers:
             self._common.see(thread, op, taken, results, receivers, saved)
+
+
+    def _see_borrowed(self, thread, op, slot, tensor, value, position, receiver):
+        node, index = receiver
+        known = _receiver_of(node, index)
+        known = known if type(known) is int else (self._nodes.name(node), self._nodes.number(node), index)
+        key = op, slot, value.data, known, self._graph_task()
+        storage = self._observer.read.bare(tensor).untyped_storage()
+        before = self._borrowed.get(key)
+        if before is None and len(self._borrowed) == _MOST_CALLS:
+            return
+        self._borrowed[key] = values.WeakStorage(storage), value.storage, position, thread.place()
+        if before is not None and before[1] != value.storage and before[0]() is not None:
+            self._tell(thread, op, slot, (before[2], position), before[3], node)
+
+    def _tell(self, thread, op, slot, positions, place, receiver):
+        """Records that a gradient waited when a later one was returned in its memory. `place`: module and call of the first."""
+        if self._told < _MOST_TOLD:
+            self._told += 1
+            scope, call = place
+            thread.batch.event_fact(scope, "reused." + op, "%s, %d, %d, %d, %s" % (slot, *positions, call, self._nodes.name(receiver)))
 
 
 class CommonGradients:
