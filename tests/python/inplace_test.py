@@ -27,6 +27,7 @@ TOLD = {
     "wrong_in_a_later_step": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_columns_of_a_product": ("error", "overwritten", "MmBackward0", "needed:self"),
     "wrong_state_of_a_cell": ("warning", "overwritten", "ScaledBackward", "saved_buffer:0"),
+    "wrong_buffer_replaced": ("warning", "overwritten", "ReplacedBackward", "ctx:state"),
     "wrong_buffer_multiplied": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_buffer_written": ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_hook_of_an_op": ("error", "overwritten", None, "output:0"),

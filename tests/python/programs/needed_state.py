@@ -53,6 +53,49 @@ def wrong_state_of_a_cell():
     train(model, model.parameters())
 
 
+def counted(fill):
+    """An op that keeps the buffer of its module on ctx, after the function `fill` has run with it."""
+    class Counted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, state):
+            fill(x, state)
+            ctx.state = state
+            return x * state
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.state, None
+
+    return Counted
+
+
+@case
+def wrong_buffer_replaced():
+    class Replaced(counted(None)):
+        @staticmethod
+        def forward(ctx, x, state):
+            state.copy_(x.sigmoid())
+            ctx.state = state
+            return x * state
+
+    model = WithBuffer(Replaced.apply)
+    train(model, model.parameters())
+
+
+@case
+def right_average_on_ctx():
+    class Averaged(counted(None)):
+        @staticmethod
+        def forward(ctx, x, state):
+            state.copy_(0.9 * state + 0.1 * x.sigmoid())
+            ctx.state = state
+            return x * state
+
+    for op in Averaged, counted(lambda x, state: state.mul_(0.9).add_(x.sigmoid())), counted(lambda x, state: state.lerp_(x.sigmoid(), 0.1)):
+        model = WithBuffer(op.apply)
+        train(model, model.parameters())
+
+
 @case
 def wrong_buffer_multiplied():
     model = WithBuffer(written_in_backward(lambda scale, grad: scale.mul_(0.5)), calls=1)

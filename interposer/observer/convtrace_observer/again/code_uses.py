@@ -25,7 +25,8 @@ _WITHOUT_ATTRIBUTES = STATELESS | {types.FunctionType, types.MethodType, functoo
 
 class Outside:
     """`paths`: (where, name of an object, name of its attribute or None) of what a backward reads and each forward replaces.
-    `has_roots`: whether some of them begin elsewhere than on ctx. `others`: what else it takes from there."""
+    `has_roots`: whether some of them begin elsewhere than on ctx. `others`: what else it takes from there. `only_read`: names on ctx
+    that it does not write. `replaced`: positions of the arguments of the forward that it replaces before it reads them."""
 
     def __init__(self, forwards, backward, first=_CTX):
         """`first`: what the first argument of the backward is: _CTX, SELF or None. The code of a hook has other forwards: code that
@@ -42,6 +43,8 @@ class Outside:
         self.paths = sorted((path for path, kinds in uses.items() if kinds == {_READ} and path[0] is not None
                              and begin.get(_last(path)) == _REPLACE and path[2] not in written),
                             key=lambda path: (path[0], path[1], path[2] or ""))
+        self.only_read = {name for (where, name, part), kinds in uses.items() if where == _CTX and part is None and kinds == {_READ}}
+        self.replaced = _replaced_arguments(forwards[0]) if len(forwards) == 1 and first == _CTX else ()
         self.has_roots = any(where != _CTX for where, _, _ in self.paths)
         self._others = {path for path in uses if path[0] is not None and path not in self.paths and path[1] not in _KNOWN}
 
@@ -111,9 +114,30 @@ def _uses(code, first):
         for path, use in found:
             is_taken = counts[path] > 1 or path[2] is not None and path[:2] in whole
             yield path, _CHANGE if use != _READ and is_taken else use, statement[-1].offset >= until
-        jump = statement[-1] if statement else None
-        if jump is not None and (jump.opcode in dis.hasjrel or jump.opcode in dis.hasjabs) and type(jump.argval) is int:
-            until = max(until, jump.argval)
+        until = max(until, _jump_of(statement))
+
+
+def _replaced_arguments(code):
+    """@return the positions, ctx not counted, of the arguments whose contents each call of a function replaces before it reads them."""
+    names, first, until = code.co_varnames[1:code.co_argcount], {}, 0
+    for statement in _statements(code):
+        loaded = [name for one in statement if one.opname.startswith(("LOAD_FAST", "STORE_FAST", "DELETE_FAST"))
+                  for name in (one.argval if type(one.argval) is tuple else (one.argval,))]
+        stored = any(one.opname.startswith("STORE_FAST") and one.argval in names for one in statement)
+        replaced = {chain[1] for chain, end in _chains(statement, None, None, code.co_consts)
+                    if chain[0] is None and (len(chain) == 3 and chain[2] in _REPLACING or len(chain) == 2 and end == _REPLACE)}
+        for name in loaded:
+            is_sure = statement[-1].offset >= until and not stored and loaded.count(name) == 1
+            first.setdefault(name, is_sure and name in replaced)
+        until = max(until, _jump_of(statement))
+    return {index for index, name in enumerate(names) if first.get(name)}
+
+
+def _jump_of(statement):
+    """@return the instruction to which a statement may jump; 0 if it does not."""
+    jump = statement[-1] if statement else None
+    jumps = jump is not None and (jump.opcode in dis.hasjrel or jump.opcode in dis.hasjabs) and type(jump.argval) is int
+    return jump.argval if jumps else 0
 
 
 def _of_chain(chain, end):

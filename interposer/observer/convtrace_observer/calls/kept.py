@@ -18,6 +18,7 @@ from ..base import contents, signals
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256
 _MOST_CLASSES = 1 << 12
+_OF_TORCH = "torch.autograd.function"  # has a setup_context that only raises
 
 # C++'s counts of references in a backward whose tensors have no other owners: to a gradient, to a saved tensor, to the base of
 # a saved view (without the view's own), and to the storage of a tensor that is no view.
@@ -89,9 +90,17 @@ class Kept:
                 self._outside.clear()
             forwards = [code_uses.function_of(kind._forward_cls, name) for name in ("forward", "setup_context")]
             function = code_uses.function_of(kind._forward_cls, "backward")
-            known = weakref.ref(kind), function and code_uses.Outside([one.__code__ for one in forwards if one], function.__code__)
+            codes = [one.__code__ for one in forwards if one and one.__module__ != _OF_TORCH]
+            known = weakref.ref(kind), function and code_uses.Outside(codes, function.__code__)
             self._outside[id(kind)] = known
         return known[1]
+
+    def is_replaced(self, node, name, tensor, args):
+        """@return whether a tensor on ctx is an argument of the forward, which puts other contents there in each call, before it
+        reads it, and whether the backward only reads it: then it holds no average."""
+        outside = self._outside_of(type(node))
+        return bool(outside) and name in outside.only_read and any(
+            one is tensor for index, one in enumerate(args) if index in outside.replaced)
 
     def saved(self, node):
         """@return the tensors that a node has by save_for_backward."""
