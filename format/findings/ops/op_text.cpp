@@ -149,6 +149,8 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   }
   if (definitions.text(finding.reader.slot).starts_with("lent:")) {
     text += "If no layer needs that data for its gradient, nothing is wrong.";
+  } else if (finding.hint && definitions.text(finding.reader.slot).starts_with("state:")) {
+    text += "If the program sets it on purpose behind the forward pass, nothing is wrong.";
   } else if (finding.loosely && finding.reader.op &&
              finding.reader.place.phase == format::Phase::kBackward) {
     text +=

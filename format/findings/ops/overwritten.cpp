@@ -211,6 +211,8 @@ void Overwritten::state(const format::TensorStats& event, SlotRole role, Finding
     return;
   OpFinding finding = finding_of(event, *made);
   finding.loosely = true;
+  // The program may have written it on purpose behind the forward pass: a count, a factor of the loss.
+  finding.hint = first->place.phase == format::Phase::kLoss;
   if (read_.size() == kMostSuspected) read_.clear();
   read_.insert_or_assign(key, std::move(finding));
 }

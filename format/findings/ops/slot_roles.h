@@ -24,7 +24,7 @@ enum class SlotRole : uint8_t {
   kKeptLeaf,     ///< a kept leaf without gradient, perhaps state that the backward does not read
   kKeptBuffer,   ///< a kept buffer of the module
   kKeptOfCtx,    ///< kept as an attribute of ctx
-  kState,        ///< made anew by each forward in what outlives it, read by the backward or a hook
+  kState,        ///< made anew by each forward in what outlives it, read by the backward
   kStateAfter,   ///< such a tensor behind the backward
   kLent,         ///< data in memory of another owner, when the backward pass begins
   kNeeded,       ///< saved by a node of torch's own, before that node runs

@@ -1,8 +1,7 @@
-"""Tensors around the code of a backward or of a hook (closures, globals, attributes) that later calls fill, or that only look alike
+"""Tensors around the code of a backward (closures, globals, attributes) that later calls fill, or that only look alike
 (needed_cases.py)."""
 import torch
-from needed_cases import Block, case, main, named, raw, train
-from torch import nn
+from needed_cases import Block, case, main, raw, train
 
 scratch = None  # a global of ops
 
@@ -40,8 +39,8 @@ def wrong_closure_of_a_function():
 
 
 @case
-def wrong_closure_between():
-    """One call in a step; the loop writes the buffer behind the forward pass."""
+def alike_closure_between():
+    """One call in a step; the loop writes the buffer behind the forward pass, as it would set a count on purpose."""
     op, gate = gated()
     model = Block(op)
     train(model, model.parameters(), between=lambda: gate.normal_())
@@ -102,57 +101,6 @@ def wrong_workspace_of_an_object():
             return grad * space.mask
 
     trained(Spaced.apply)
-
-
-@case
-def wrong_closure_of_a_hook():
-    mask = torch.zeros(6, 8)
-
-    def scaled(h):
-        y = h.tanh()
-        mask.copy_(y.detach() > 0)
-        y.register_hook(lambda grad: grad * mask)
-        return y
-
-    trained(scaled)
-
-
-class Hooked(nn.Module):
-    """`renewed`: each call has a mask of its own."""
-
-    def __init__(self, renewed):
-        nn.Module.__init__(self)
-        self.layer, self.renewed, self.mask = nn.Linear(8, 8), renewed, torch.zeros(6, 8)
-
-    def forward(self, x):
-        y = self.layer(x)
-        self.mask = (y.detach() > 0).float()
-        mask = self.mask
-        y.register_hook((lambda grad: grad * mask) if self.renewed else self.masked)
-        return y
-
-    def masked(self, grad):
-        return grad * self.mask
-
-
-@case
-def wrong_attribute_of_a_hook():
-    trained(Hooked(False))
-
-
-@case
-def wrong_noise_of_a_hook():
-    """The loop draws new numbers before the hook takes those of the forward pass."""
-    noise = torch.zeros(6, 8)
-
-    def noisy(h):
-        noise.normal_()
-        y = h + noise
-        y.register_hook(lambda grad: grad * (1 + 0.1 * noise))
-        return y
-
-    model = Block(noisy)
-    train(model, model.parameters(), between=lambda: noise.normal_())
 
 
 @case
@@ -255,48 +203,80 @@ def right_scratch_of_a_backward():
 
 
 @case
-def right_closures_of_hooks():
-    """A mask for each call, an average, a scale that is known behind the forward pass, a log, and a graph that is not used."""
-    mean, scale, log = torch.ones(8), torch.ones(()), torch.zeros(8)
+def right_rows_of_a_table():
+    """Each call has a row of a table of its own, or an entry of a history."""
+    masks, history = torch.zeros(2, 6, 8), torch.zeros(4)
+    count = [0]
 
-    def masked(h):
-        y = h.tanh()
-        mask = (y.detach() > 0).float()
-        y.register_hook(lambda grad: grad * mask)
-        return y
+    class Row(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.row = count[0] % 2
+            count[0] += 1
+            masks[ctx.row] = (x > 0).float()
+            return x * masks[ctx.row]
 
-    def averaged(h):
-        y = h.tanh()
-        mean.mul_(0.9).add_(y.detach().abs().mean(0), alpha=0.1)
-        y.register_hook(lambda grad: grad / mean)
-        return y
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * masks[ctx.row]
 
-    def scaled(h):
-        y = h.tanh()
-        y.register_hook(lambda grad: grad * scale)
-        return y
+    class Largest(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            history[count[0] % 4] = x.abs().max()
+            count[0] += 1
+            return x / 2
 
-    def note(grad):
-        log.add_(grad.abs().sum(0))
+        @staticmethod
+        def backward(ctx, grad):
+            return grad / 2 * (history.max() > 0)
 
-    def logged(h):
-        log.zero_()
-        y = h.tanh()
-        y.register_hook(note)
-        return y
+    for op in Row, Largest:
+        trained(op.apply)
 
-    for op in masked, averaged, logged:
-        trained(op)
-    trained(scaled, between=lambda: scale.fill_(0.5))
-    trained(Hooked(True))
-    single = Hooked(False)
-    model = named(nn.Sequential(single, nn.Linear(8, 4)))
 
-    def tried_before(x):
-        model(x + 1)  # its graph is dropped
-        return model(x)
+class Scale:
+    def __init__(self):
+        self.scale = torch.ones(())
 
-    train(tried_before, model.parameters())
+
+@case
+def right_scale_of_another_object():
+    """As types of eight bits have: one scale for the forward, another one for the backward pass, which the loop sets."""
+    forth, back = Scale(), Scale()
+
+    class Cast(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            forth.scale = x.abs().max() + 1
+            return x / forth.scale
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * back.scale
+
+    def set_scale():
+        back.scale = torch.rand(()) + 0.5
+
+    model = twice(Cast.apply)
+    train(model, model.parameters(), between=set_scale)
+
+
+@case
+def right_shape_of_a_buffer():
+    buffer = torch.zeros(6, 8)
+
+    class Shaped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            buffer.copy_(x)
+            return buffer.tanh()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.ones_like(buffer) * grad.view_as(buffer) * len(buffer)
+
+    trained(Shaped.apply)
 
 
 if __name__ == "__main__":

@@ -188,8 +188,8 @@ class SharedMemory : public Check {
   void tell_average(const StepValues& step, const Surroundings& around, const Updated& first,
                     size_t all) {
     average_told_ = true;
-    Finding finding =
-        about("shared-memory", Severity::kWarning, around, step.number, *first.written);
+    // A decay by hand beside an unrelated copy looks the same.
+    Finding finding = about("shared-memory", Severity::kHint, around, step.number, *first.written);
     const std::string name = parameter_name(around.names, first.parameter);
     finding.text = "An average of weights lies in the memory of the weights themselves: " + name +
                    " and " + tools::counted(all - 1, "other") + " are multiplied by " +

@@ -161,7 +161,7 @@ bool is_hidden_inside(const FactDifference& fact, const RootReport& root) {
 /// @return for a root of unlike types, which are not compared, how far the gradients of its step are
 /// apart; "" for others.
 std::string apart_beside_types(const DiffResult& result) {
-  constexpr double kMany = 64;  // roundings; norms of gradients are averages of many elements
+  constexpr double kMany = 16;  // roundings; norms of gradients are averages of many elements
   const RecordReport& root = result.root->record;
   if (root.comparison.field != Field::kDType) return "";
   const auto step = std::ranges::find_if(result.summaries, [&root](const StepSummary& one) {
@@ -194,10 +194,8 @@ std::optional<Cause> by_module_setting(const DiffResult& result) {
       const bool of_loss = fact.module_class.starts_with(kOfLoss);
       // Losses that agreed in an earlier step are of functions that compute the same.
       if (fact.kind == FactKind::kModule &&
-          (of_loss               ? fact.step == root.step
-           : fact.name == kHooks ? fact.scope == root.scope
-                                 : fact.configuration) &&
-          was_before(fact, root) && is_of_phase(fact, root.phase) && fits(fact)) {
+          (of_loss ? fact.step == root.step : fact.configuration) && was_before(fact, root) &&
+          is_of_phase(fact, root.phase) && fits(fact)) {
         Cause cause{"setting", fact_text(fact), {of_loss ? first + "the loss" : why}};
         if (std::string apart = apart_beside_types(result); !apart.empty())
           cause.evidence.push_back(std::move(apart));
@@ -385,6 +383,20 @@ std::optional<Cause> by_draws(const DiffResult& result) {
        std::string(" does not: a function in it may draw")}};
 }
 
+/// A forward hook that one run alone has on the root's module, if nothing else explains its output.
+std::optional<Cause> by_hooks(const DiffResult& result) {
+  const RecordReport& root = result.root->record;
+  if (root.phase != Phase::kForward || role_of(root.slot) != Role::kOutput) return std::nullopt;
+  const auto fact = std::ranges::find_if(result.facts, [&root](const FactDifference& one) {
+    return one.name == kHooks && is_in(one, root.scope) && was_before(one, root) &&
+           (one.base.value_or("") + one.cand.value_or("")).find("forward hook") !=
+               std::string::npos;
+  });
+  if (fact == result.facts.end()) return std::nullopt;
+  return Cause{
+      "setting", fact_text(*fact), {"such a hook may have replaced the output of this module"}};
+}
+
 std::optional<Cause> by_region(const DiffResult& result) {
   const RegionPlace& region = result.root->region;
   if (region.name.empty() || !region.border_equal) return std::nullopt;
@@ -412,6 +424,7 @@ std::optional<Cause> probable_cause(const DiffResult& result) {
                                  by_generator,
                                  by_other_values,
                                  by_code,
+                                 by_hooks,
                                  by_draws,
                                  by_optimizer_state,
                                  by_region};

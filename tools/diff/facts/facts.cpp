@@ -33,14 +33,10 @@ constexpr std::string_view kGroupOf = "group.";
 
 constexpr std::string_view kOptimizer = "optimizer.";
 
-/// @return names of hooks without their lines, which move when other code is edited.
-std::string without_lines(std::string text) {
-  for (size_t end = text.find(')'); end != text.npos; end = text.find(')', end + 1)) {
-    const size_t colon = text.rfind(':', end);
-    if (colon == text.npos || text.find_first_not_of("0123456789", colon + 1) != end) continue;
-    text.erase(colon, end - colon);
-    end = colon;
-  }
+/// @return names of hooks without their files and lines, which change when code is moved or edited.
+std::string without_places(std::string text) {
+  for (size_t begin = text.find(" ("); begin != text.npos; begin = text.find(" (", begin))
+    text.erase(begin, text.find(')', begin) - begin + 1);
   return text;
 }
 
@@ -243,7 +239,7 @@ class FactDiff::Rank {
     if (!kind) return;
     const std::string ours = a != nullptr ? a->value : "none",
                       theirs = b != nullptr ? b->value : "none";
-    if (without_lines(ours) != without_lines(theirs))
+    if (without_places(ours) != without_places(theirs))
       module(scope, *kind, std::string(kHooks), ours, theirs, step, false);
   }
 
@@ -409,7 +405,8 @@ class FactDiff::Rank {
 
   void tell(FactDifference fact) {
     if (fact.base == fact.cand) return;
-    if (!told_.insert({fact.scope, fact.name}).second) return;
+    const std::string of = fact.parameters.empty() ? "" : ' ' + fact.parameters.front();
+    if (!told_.insert({fact.scope + of, fact.name}).second) return;
     fact.rank = rank_;
     fact.first = fact.parameters.empty() ? fact.scope : fact.parameters.front();
     to_.add(std::move(fact));

@@ -54,20 +54,20 @@ ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_lo
   const double by = factor > 1 ? factor : 1 / factor;
   const bool of_passes = passes > 1 && Factor{by / static_cast<double>(passes), 0}.is_one();
   const std::string times = tools::number_text(factor, 4) + " times the baseline's";
-  return {"scaled-gradient",
-          of_passes
-              ? "all gradients are " + times + ", and the step has " + tools::count_text(passes) +
-                    " backward passes: the loss is divided otherwise"
-          : unscaled ? "all gradients are " + times + ", which is the loss scale: the " +
-                           run_name(factor < 1) +
-                           "'s are not unscaled here (GradScaler.unscale_ belongs " +
-                           "before clipping and every other use)"
-                     : "all gradients are " + times +
-                           (behind_loss ? ": they are scaled or summed otherwise"
-                                        : ": the loss is scaled or divided otherwise"),
-          {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
-          false,
-          factor};
+  return {
+      "scaled-gradient",
+      of_passes ? "all gradients are " + times + ", and the step has " + tools::count_text(passes) +
+                      " backward passes: the loss is divided otherwise"
+      : unscaled && behind_loss
+          ? "all gradients are " + times + ", which is the loss scale: the " +
+                run_name(factor < 1) + "'s are not unscaled here (GradScaler.unscale_ belongs " +
+                "before clipping and every other use)"
+          : "all gradients are " + times +
+                (behind_loss ? ": they are scaled or summed otherwise"
+                             : ": the loss is scaled or divided otherwise"),
+      {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
+      false,
+      factor};
 }
 
 }  // namespace

@@ -347,12 +347,13 @@ void show_before(const StepPair& pair, uint32_t end, RootReport& root) {
   }
 }
 
-/// @return whether another input of a value's call has the same bits and more than one number.
+/// @return whether another input of a value's call has the same bits, and is no constant.
 bool any_other_input_agrees(const StepPair& pair, uint32_t match) {
   const auto call = call_key(pair.base_of(match));
   for (uint32_t m = 0; m < pair.size(); ++m) {
     const ValueRecord& one = pair.base_of(m);
-    if (m != match && one.kind == Role::kInput && call_key(one) == call && one.stats.count > 1 &&
+    if (m != match && one.kind == Role::kInput && call_key(one) == call &&
+        one.stats.min.bits != one.stats.max.bits &&
         pair.comparisons[m].verdict == Class::kIdentical)
       return true;
   }

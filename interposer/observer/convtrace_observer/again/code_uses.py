@@ -1,8 +1,8 @@
-"""Finds what the code of a backward, or of a hook, reads from objects that outlive the call: closed-over variables, globals, objects
-on ctx, and their attributes. Only what each forward replaces before it reads it counts (by an assignment, by `copy_`, by `buffer[...] =`,
-as `out=`): each call has its own contents there, and none is a running average. What the backward writes itself is left out.
+"""Finds what the code of a backward reads from objects that outlive the call: closed-over variables, globals, objects on ctx, and
+their attributes. Only what each forward replaces as a whole before it reads it counts (by an assignment, by `copy_`, by
+`buffer[...] =`, as `out=`): each call has its own contents there, and none is a running average. What the backward writes itself is
+left out, and so is a tensor of which it takes the shape or the type alone.
 """
-import builtins
 import collections
 import dis
 import functools
@@ -10,13 +10,14 @@ import types
 
 from ..base import contents
 
-_CTX, _CELL, _GLOBAL, SELF = "ctx", "cell", "global", "self"
+_CTX, _CELL, _GLOBAL = "ctx", "cell", "global"
 _REPLACING = frozenset(("bernoulli_", "copy_", "exponential_", "fill_", "normal_", "random_", "uniform_", "zero_"))
-_FACTS = frozenset(("device", "dim", "dtype", "is_contiguous", "layout", "ndim", "numel", "requires_grad", "shape", "size", "stride"))
+_FACTS = frozenset((
+    "device", "dim", "dtype", "element_size", "get_device", "is_contiguous", "is_cpu", "is_cuda", "is_floating_point", "layout", "ndim",
+    "nelement", "new_empty", "new_full", "new_ones", "new_zeros", "numel", "requires_grad", "shape", "size", "stride"))
+_TAKING_FACTS = frozenset(("expand_as", "isinstance", "len", "reshape_as", "to", "type_as", "view_as"))  # of the first argument
 _READ, _CHANGE, _REPLACE = "read", "change", "replace"
 _MOST_INSTRUCTIONS = 4096
-_KNOWN = frozenset(dir(builtins)) | {"torch", "F", "math"}  # names of globals whose functions write no argument but `out`
-_NUMBERS = frozenset((bool, int, float))
 
 # Types of objects that contain no tensor, and of objects on which no call sets one as an attribute.
 STATELESS = frozenset((types.ModuleType, types.BuiltinFunctionType, type(None), int, float, bool, str))
@@ -25,42 +26,30 @@ _WITHOUT_ATTRIBUTES = STATELESS | {types.FunctionType, types.MethodType, functoo
 
 class Outside:
     """`paths`: (where, name of an object, name of its attribute or None) of what a backward reads and each forward replaces.
-    `has_roots`: whether some of them begin elsewhere than on ctx. `others`: what else it takes from there. `only_read`: names on ctx
-    that it does not write. `replaced`: positions of the arguments of the forward that it replaces before it reads them."""
+    `has_roots`: whether some of them begin elsewhere than on ctx. `only_read`: names on ctx that it does not write. `replaced`:
+    positions of the arguments of the forward that it replaces before it reads them."""
 
-    def __init__(self, forwards, backward, first=_CTX):
-        """`first`: what the first argument of the backward is: _CTX, SELF or None. The code of a hook has other forwards: code that
-        registers it."""
-        begin = {}  # (whether it is an object itself, last name) of a path -> its first use in a forward
+    def __init__(self, forwards, backward):
+        begin = {}  # a path -> its first use in a forward, in order
         for forward in forwards:
-            for path, use, is_sure in _uses(forward, _CTX if first == _CTX else None):
+            for path, use, is_sure in _uses(forward):
                 if is_sure or use != _REPLACE:
-                    begin.setdefault(_last(path), use)
+                    begin.setdefault(path, use)
         uses = collections.defaultdict(set)
-        for path, use, _ in _uses(backward, first):
+        for path, use, _ in _uses(backward):
             uses[path].add(use)
         written = {path[2] for path, kinds in uses.items() if path[2] and kinds != {_READ}}
         self.paths = sorted((path for path, kinds in uses.items() if kinds == {_READ} and path[0] is not None
-                             and begin.get(_last(path)) == _REPLACE and path[2] not in written),
+                             and path[2] not in written
+                             and next((use for one, use in begin.items() if _may_be_one(one, path)), None) == _REPLACE),
                             key=lambda path: (path[0], path[1], path[2] or ""))
         self.only_read = {name for (where, name, part), kinds in uses.items() if where == _CTX and part is None and kinds == {_READ}}
-        self.replaced = _replaced_arguments(forwards[0]) if len(forwards) == 1 and first == _CTX else ()
+        self.replaced = _replaced_arguments(forwards[0]) if len(forwards) == 1 else ()
         self.has_roots = any(where != _CTX for where, _, _ in self.paths)
-        self._others = {path for path in uses if path[0] is not None and path not in self.paths and path[1] not in _KNOWN}
 
     def found(self, function, objects=()):
-        """Yields (name, value) of the paths. `objects`: (name, object) of those on ctx that are no tensors, or of the first argument."""
+        """Yields (name, value) of the paths. `objects`: (name, object) of those on ctx that are no tensors."""
         return _values(self.paths, function, objects)
-
-    def computes_only(self, function, objects, is_tensor):
-        """@return whether all else that a function takes from around it are tensors and numbers, so that it calls no function that
-        may write its arguments."""
-        roots = {path[:2] for path in self.paths}
-        others = [path for path in self._others if path[2] is None and path[:2] not in roots
-                  or path[2] is not None and (*path[:2], None) not in self.paths]
-        known = [value for _, value in _values(others, function, objects)]
-        return len(known) == len(others) and all(
-            is_tensor(one) or contents.is_one_of(type(one), _NUMBERS) for one in known)
 
 
 def _values(paths, function, objects):
@@ -77,8 +66,12 @@ def _values(paths, function, objects):
             yield "%s.%s" % (root, name), contents.attribute(thing, name)
 
 
-def _last(path):
-    return path[2] is None, path[2] or path[1]
+def _may_be_one(one, other):
+    """@return whether a path of a forward and one of a backward may lead to one tensor: variables that outlive both have their names;
+    what a function has in a variable of its own or on ctx may be any object."""
+    if (one[2] is None, one[2] or one[1]) != (other[2] is None, other[2] or other[1]):
+        return False
+    return one[1] == other[1] or one[0] not in (_CELL, _GLOBAL) or other[0] not in (_CELL, _GLOBAL)
 
 
 def function_of(kind, name):
@@ -101,13 +94,13 @@ def closed_over(function):
     return found
 
 
-def _uses(code, first):
+def _uses(code):
     """Yields ((where, name, attribute or None), _READ, _CHANGE or _REPLACE, whether each call does that) of a function, in order. A
     statement that replaces something and also takes it (`mean.copy_(0.9 * mean)`) changes it."""
-    own = code.co_varnames[0] if first and code.co_argcount else None
+    own = code.co_varnames[0] if code.co_argcount else None
     until = 0  # the furthest instruction to which a condition may jump
     for statement in _statements(code):
-        chains = list(_chains(statement, own, first, code.co_consts))
+        chains = list(_chains(statement, own, code.co_consts))
         found = [one for chain, end in chains for one in _of_chain(chain, end)]
         counts = collections.Counter(path for path, _ in found)
         whole = {tuple(chain) for chain, end in chains if len(chain) == 2 and end == _READ}  # as in getattr(Kept, "mean")
@@ -124,7 +117,7 @@ def _replaced_arguments(code):
         loaded = [name for one in statement if one.opname.startswith(("LOAD_FAST", "STORE_FAST", "DELETE_FAST"))
                   for name in (one.argval if type(one.argval) is tuple else (one.argval,))]
         stored = any(one.opname.startswith("STORE_FAST") and one.argval in names for one in statement)
-        replaced = {chain[1] for chain, end in _chains(statement, None, None, code.co_consts)
+        replaced = {chain[1] for chain, end in _chains(statement, None, code.co_consts)
                     if chain[0] is None and (len(chain) == 3 and chain[2] in _REPLACING or len(chain) == 2 and end == _REPLACE)}
         for name in loaded:
             is_sure = statement[-1].offset >= until and not stored and loaded.count(name) == 1
@@ -178,9 +171,9 @@ def _statements(code):
     yield statement
 
 
-def _chains(statement, own, first, constants):
+def _chains(statement, own, constants):
     """Yields ((where, name, attributes...), what is done with the last of them) of a statement's instructions. `own`: the name of
-    the first argument, which is `first`."""
+    the first argument, which is ctx."""
     for index, one in enumerate(statement):
         start = _start_of(one)
         if start is None:
@@ -191,14 +184,22 @@ def _chains(statement, own, first, constants):
             at += 1
         if chain[0] is None and chain[1] == own:
             chain[0] = _CTX
-            if first == _CTX:
-                del chain[1]
-                if len(chain) == 1:
-                    continue
-        yield _with_end(chain, statement[at:], constants)
+            del chain[1]
+            if len(chain) == 1:
+                continue
+        yield (chain, None) if _gives_facts(statement, index, at) else _with_end(chain, statement[at:], constants)
     last = statement[-1] if statement else None
     if last is not None and last.opname in ("STORE_GLOBAL", "STORE_DEREF"):
-        yield (_GLOBAL if last.opname == "STORE_GLOBAL" else _CELL, last.argval), _REPLACE
+        is_alias = all(one.opname.startswith("LOAD_") for one in statement[:-1])
+        yield (_GLOBAL if last.opname == "STORE_GLOBAL" else _CELL, last.argval), _READ if is_alias else _REPLACE
+
+
+def _gives_facts(statement, begin, end):
+    """@return whether the instructions from `begin` to `end` load the argument of a function that takes its shape or type alone."""
+    before = next((one for one in statement[:begin][::-1] if one.opname != "PUSH_NULL"), None)
+    name = before.argval if before is not None and before.opname.startswith("LOAD_") else None
+    takes = type(name) is str and (name in _TAKING_FACTS or name.endswith("_like"))
+    return takes and end < len(statement) and statement[end].opname.startswith(("CALL", "KW_NAMES", "LOAD_", "PRECALL"))
 
 
 def _start_of(one):
@@ -230,6 +231,7 @@ def _with_end(chain, behind, constants):
     if depth is not None:
         between = sum(dis.stack_effect(one.opcode, one.arg if one.opcode >= dis.HAVE_ARGUMENT else None) for one in behind[:-1])
         if between == depth:
-            updated = any(one.opname.startswith(("COPY", "DUP_TOP")) for one in behind)  # buffer[i] += value
-            return chain, _CHANGE if updated else _REPLACE
+            is_whole = all(one.opname == "BUILD_SLICE" or one.opname == "LOAD_CONST" and one.argval in (None, ..., slice(None))
+                           for one in behind[:-1])  # not buffer[i] = value, nor buffer[...] += value
+            return chain, _REPLACE if is_whole else _CHANGE
     return chain, _READ

@@ -31,7 +31,7 @@ class ModuleCalls:
         self._trained = {}  # id of a root's place -> (in how many steps training has called it, the last of them)
         self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
-        self.held = held_tensors.Held(observer, torch)
+        self.held = held_tensors.Held(observer)
         self.needed = lent_inputs.NeededMemory(observer, torch)
         self.recomputed = recomputed.Recomputed(observer, torch, _state_of_buffers, _kept_buffers)
         self._gradients = torch.is_grad_enabled

@@ -111,7 +111,6 @@ class CustomOps:
             surround(function, "apply", self._function_begins, self._function_ended)
         surround(getattr(self._torch._C._autograd, "SavedTensor", None), "register_hooks",
                  lambda args, kwargs: self._kept.packs_single())
-        self._observer.modules.held.install(self._replaced)
         surround(getattr(self._torch.autograd.function, "BackwardCFunction", None), "apply",
                  self._backward_begins, self._backward_ended)
 

@@ -62,7 +62,7 @@ Training multiplied(const std::string& where, double factor = 0.99) {
 TEST_CASE("check shared-memory: an average of weights with themselves", "[check][memory]") {
   const std::string id = "shared-memory";
   CHECK(found(multiplied("teacher."), id) ==
-        List{{id, Severity::kWarning, 3, "teacher.fc2", "param_written:bias"}});
+        List{{id, Severity::kHint, 3, "teacher.fc2", "param_written:bias"}});
   CHECK(silent(multiplied(""), id));  // a decay by hand
   Training copied = multiplied("");
   copied.fact(0, "Copy", "copy.of", "");
