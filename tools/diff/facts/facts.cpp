@@ -98,6 +98,14 @@ class FactStream {
     return found == known_.end() ? nullptr : &found->second;
   }
   [[nodiscard]] const std::map<Key, Known>& known() const { return known_; }
+  /// @return how many losses of a step are known with their functions.
+  [[nodiscard]] ptrdiff_t losses(const std::string& scope) const {
+    const auto first = known_.lower_bound({scope, std::string(kLossBackward)});
+    return std::distance(first, std::find_if(first, known_.end(), [&scope](const auto& one) {
+                           return one.first.first != scope ||
+                                  !one.first.second.starts_with(kLossBackward);
+                         }));
+  }
   /// @return the group of each parameter: "head.weight", "optimizer.0.1".
   [[nodiscard]] const std::map<std::string, std::string>& groups() const { return groups_; }
   [[nodiscard]] bool damaged() const { return reader_->state() == reader::TraceState::kDamaged; }
@@ -209,8 +217,11 @@ class FactDiff::Rank {
     } else if (key.second == "attributes") {
       attributes(key.first, *a, *b, step);
     } else if (key.second.starts_with(kLossBackward)) {
-      settings(key.first, std::string(kOfLoss) + key.second.substr(kLossBackward.size()), *a, *b,
-               step, false);  // another function may compute the same
+      // A loss of one pass and the first of two are not each other's. Another function may compute the
+      // same.
+      if (base_.losses(key.first) == cand_.losses(key.first))
+        settings(key.first, std::string(kOfLoss) + key.second.substr(kLossBackward.size()), *a, *b,
+                 step, false);
     } else if (key.second.starts_with("loss.")) {
       settings(key.first, key.second.substr(5), *a, *b, step, true);
     }

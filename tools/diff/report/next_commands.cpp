@@ -362,6 +362,10 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   const std::string cand_set = variables_text(result, false);
   const std::string parts = starts_equally(result) ? differing_parts(result) : "";
   if (is_one_program(result)) return repeat(result);
+  // Elements of unlike types and shapes have no partners.
+  if (root.record.comparison.verdict == Class::kShapeOrDtypeMismatch &&
+      further_records(result).empty())
+    return {};
   const uint32_t number = root.record.step;
   const std::string base = step_text(number, result.step_offset.of_base());
   const std::string cand = step_text(number, result.step_offset.of_cand());

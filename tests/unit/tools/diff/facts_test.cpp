@@ -165,6 +165,10 @@ TEST_CASE(
   const DiffResult before = compared(run("MseLoss", 1), hurt);
   REQUIRE(before.root);
   CHECK((!before.cause || !before.cause->text.starts_with("the loss function")));
+  // A sum of two losses, and each of them with a pass of its own.
+  Run two = run("MseLoss", 1);
+  two.tell(0, "", "loss.backward:1", "function=L1Loss");
+  CHECK(compared(run("Add(MseLoss L1Loss)", 1), two).facts.empty());
 }
 
 TEST_CASE("facts: a setting of many modules is told once", "[diff][facts]") {

@@ -101,6 +101,11 @@ TEST_CASE("next commands: what they record, and what is to be put back", "[diff]
   };
   CHECK_FALSE(contains(text(), "put back"));
   CHECK_FALSE(contains(text(), "--ops"));
+  root.record.comparison.verdict = diff::Class::kShapeOrDtypeMismatch;
+  CHECK(text().empty());  // such elements have no partners
+  root.came_in = root.record;
+  CHECK(contains(text(), " --steps 0 --ops h.3.attn --config"));
+  root.record.comparison.verdict = diff::Class::kDiverged;
   root.came_in = root.record;
   CHECK(contains(text(), " --steps 0 --ops h.3.attn --config"));
   root.came_in.reset();
