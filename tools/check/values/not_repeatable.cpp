@@ -119,7 +119,9 @@ class NotRepeatable : public Check {
       if (once->second.inputs.size() != again.inputs.size()) continue;
       for (size_t i = 0; i < again.inputs.size(); ++i) {
         look("not-repeatable");
-        if (again.inputs[i]->stats.hash == once->second.inputs[i]->stats.hash) continue;
+        if (again.inputs[i]->stats.hash == once->second.inputs[i]->stats.hash ||
+            again.inputs[i]->seq < once->second.inputs[i]->seq)
+          continue;
         if (first != nullptr && first->seq < again.inputs[i]->seq) continue;
         first = again.inputs[i];
         before = once->second.inputs[i];
@@ -193,8 +195,10 @@ class NotRepeatable : public Check {
       const CallStep& again = call->second;
       const auto first = by_inputs.find(bits(again.inputs));
       if (first == by_inputs.end()) continue;
+      // A call behind it is another one: a hook calls what a forward pass calls later.
       const bool comparable = first->second->inputs.size() == again.inputs.size() &&
-                              first->second->outputs.size() == again.outputs.size();
+                              first->second->outputs.size() == again.outputs.size() &&
+                              first->second->outputs.front()->seq < again.outputs.front()->seq;
       if (!comparable) continue;
       look("not-repeatable");
       if (by_both.contains(both(again))) continue;

@@ -209,6 +209,14 @@ TEST_CASE("check not-repeatable: a recomputation gives other outputs", "[check][
   Training two = run(noise(8, 32), noise(9, 32));
   call(two, 1, "fc2", 1, Phase::kForward, noise(7, 32), noise(6, 32));
   CHECK(found(two, "not-repeatable") == List{});
+  // A call in front of the forward pass recomputes another one, as a hook does in an earlier pass.
+  for (Training before : {run({}, noise(9, 32)), run(noise(8, 32), noise(9, 32))}) {
+    const auto in_step = std::ranges::find(before.entries, 1U, &Entry::step);
+    std::stable_partition(in_step, before.entries.end(), [](const Entry& entry) {
+      return entry.value.phase == Phase::kRecompute;
+    });
+    CHECK(found(before, "not-repeatable") == List{});
+  }
   // Dropout must draw the same numbers again.
   Training dropout = run({}, noise(9, 32));
   for (Entry& entry : dropout.entries)
