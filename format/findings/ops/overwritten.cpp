@@ -188,6 +188,16 @@ bool Overwritten::is_rewritten(const format::TensorStats& event, const Seen& mad
          first->l2 != 0 && std::abs(first->l2 - made.l2) > kClearly * made.l2 && made.l2 != 0;
 }
 
+/// @return the first record of the bytes that lie there now, if they are other ones than `made` had and
+/// came in its step; null if not, or if `made` is null.
+const Overwritten::Seen* Overwritten::first_over(const format::TensorStats& event,
+                                                 const Seen* made) const {
+  if (made == nullptr || made->hash == event.stats.hash || made->step != event.header.step)
+    return nullptr;
+  const Seen* const first = bytes_.find(key_of_memory(event));
+  return first != nullptr && first->step == made->step ? first : nullptr;
+}
+
 /// Takes a record after a forward, when the backward pass begins, before the forward's backward, which
 /// reads the tensor's present bytes, or behind it. A backward that has changed them works there.
 void Overwritten::state(const format::TensorStats& event, SlotRole role, Findings& findings) {
@@ -204,11 +214,8 @@ void Overwritten::state(const format::TensorStats& event, SlotRole role, Finding
     return;
   }
   const Seen* const made = kept_.find(key);
-  const Seen* const first = bytes_.find(key_of_memory(event));
-  if (made == nullptr || made->hash == event.stats.hash || made->step != event.header.step ||
-      first == nullptr || first->step != made->step ||
-      first->place.phase == format::Phase::kBackward)
-    return;
+  const Seen* const first = first_over(event, made);
+  if (first == nullptr || first->place.phase == format::Phase::kBackward) return;
   OpFinding finding = finding_of(event, *made);
   finding.loosely = true;
   // The program may have written it on purpose behind the forward pass: a count, a factor of the loss.
@@ -288,11 +295,8 @@ void Overwritten::packed(const format::TensorStats& event, Findings& findings) {
     return;
   }
   const Seen* const made = kept_.find(key);
-  const Seen* const first = bytes_.find(key_of_memory(event));
-  if (made == nullptr || made->hash == event.stats.hash || made->step != event.header.step ||
-      first == nullptr || first->step != made->step ||
-      first->place.phase != format::Phase::kForward)
-    return;
+  const Seen* const first = first_over(event, made);
+  if (first == nullptr || first->place.phase != format::Phase::kForward) return;
   report(finding_of(event, *made), findings);
 }
 

@@ -12,8 +12,8 @@
 /// - Tensors that the code of a backward reads from an object that outlives the call, and that each
 ///   forward makes anew (slot state:NAME): the object then holds another tensor of that size, or other
 ///   bytes, from the forward of a later call, and still does behind the backward (slot
-///   state_after:NAME). A hint where code between forward and
-///   backward pass wrote them, perhaps on purpose.
+///   state_after:NAME). A hint where code between forward and backward pass wrote them,
+///   perhaps on purpose.
 /// - An output of a module or an op in the forward pass which the next reader of the same step, or the
 ///   module whose op made it, finds changed (a hook). It is reported when the output's gradient comes,
 ///   which proves that the output is a part of the graph; memory that a program reuses on purpose has
@@ -111,6 +111,7 @@ class Overwritten {
   void filled(const format::TensorStats& event);
   [[nodiscard]] const Seen* filled_over(const format::TensorStats& event, const Seen& made) const;
   [[nodiscard]] bool is_rewritten(const format::TensorStats& event, const Seen& made) const;
+  [[nodiscard]] const Seen* first_over(const format::TensorStats& event, const Seen* made) const;
   void state(const format::TensorStats& event, SlotRole role, Findings& findings);
   void lent(const format::TensorStats& event, Findings& findings);
   void needed(const format::TensorStats& event, Findings& findings);

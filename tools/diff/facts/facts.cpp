@@ -33,13 +33,6 @@ constexpr std::string_view kGroupOf = "group.";
 
 constexpr std::string_view kOptimizer = "optimizer.";
 
-/// @return names of hooks without their files and lines, which change when code is moved or edited.
-std::string without_places(std::string text) {
-  for (size_t begin = text.find(" ("); begin != text.npos; begin = text.find(" (", begin))
-    text.erase(begin, text.find(')', begin) - begin + 1);
-  return text;
-}
-
 using Key = std::pair<std::string, std::string>;  // scope (for facts of the program: none), name
 
 struct Known {
@@ -47,6 +40,15 @@ struct Known {
   bool moved = false;         ///< it had another value in an earlier step that both runs have
   bool moved_before = false;  ///< it had another value before the first step that both runs have
 };
+
+/// @return the names of a module's hooks without their files and lines, which change when code is
+/// moved or edited. @param hooks  null: none
+std::string hooks_of(const Known* hooks) {
+  std::string text = hooks != nullptr ? hooks->value : "";
+  for (size_t begin = text.find(" ("); begin != text.npos; begin = text.find(" (", begin))
+    text.erase(begin, text.find(')', begin) - begin + 1);
+  return text;
+}
 
 /// Groups of optimizers, one of each run, that have parameters in common.
 struct GroupPair {
@@ -206,7 +208,8 @@ class FactDiff::Rank {
     } else if (key.second == kMode || key.second == kModeOfEvaluation) {
       mode(key, a, b, step);
     } else if (key.second == kHooks) {
-      hooks(key.first, a, b, step);
+      // They may only look at the module's values.
+      if (hooks_of(a) != hooks_of(b)) of_first_call(key, a, b, "none", step, false);
     } else if (a == nullptr || b == nullptr) {
       return;  // the module ran in one run only, or later
     } else if (is_generator(key)) {
@@ -235,23 +238,13 @@ class FactDiff::Rank {
   }
 
   /// Compares a fact of a module's first call: autocast, frozen parameters, parameters of other
-  /// modules. @param none  stands for a module without the fact.
+  /// modules, hooks. @param none  stands for a module without the fact.
   void of_first_call(const Key& key, const Known* a, const Known* b, const char* none,
-                     uint32_t step) {
+                     uint32_t step, bool decides = true) {
     const auto kind = class_in_both(key.first);
     if (!kind) return;
     const auto text = [none](const Known* known) { return known == nullptr ? none : known->value; };
-    module(key.first, *kind, key.second, text(a), text(b), step, true);
-  }
-
-  /// Compares the hooks of a module, which may only look at its values.
-  void hooks(const std::string& scope, const Known* a, const Known* b, uint32_t step) {
-    const auto kind = class_in_both(scope);
-    if (!kind) return;
-    const std::string ours = a != nullptr ? a->value : "none",
-                      theirs = b != nullptr ? b->value : "none";
-    if (without_places(ours) != without_places(theirs))
-      module(scope, *kind, std::string(kHooks), ours, theirs, step, false);
+    module(key.first, *kind, key.second, text(a), text(b), step, decides);
   }
 
   /// Compares whether a module trains in evaluation mode, or is evaluated in training mode. Only

@@ -53,21 +53,24 @@ double loss_scale(const StepRecords& step) {
 ShownCause scaled(double factor, uint64_t count, uint64_t passes, bool behind_loss, bool unscaled) {
   const double by = factor > 1 ? factor : 1 / factor;
   const bool of_passes = passes > 1 && Factor{by / static_cast<double>(passes), 0}.is_one();
-  const std::string times = tools::number_text(factor, 4) + " times the baseline's";
-  return {
-      "scaled-gradient",
-      of_passes ? "all gradients are " + times + ", and the step has " + tools::count_text(passes) +
-                      " backward passes: the loss is divided otherwise"
-      : unscaled && behind_loss
-          ? "all gradients are " + times + ", which is the loss scale: the " +
-                run_name(factor < 1) + "'s are not unscaled here (GradScaler.unscale_ belongs " +
-                "before clipping and every other use)"
-          : "all gradients are " + times +
-                (behind_loss ? ": they are scaled or summed otherwise"
-                             : ": the loss is scaled or divided otherwise"),
-      {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
-      false,
-      factor};
+  std::string why;
+  if (of_passes) {
+    why = ", and the step has " + tools::count_text(passes) +
+          " backward passes: the loss is divided otherwise";
+  } else if (!behind_loss) {
+    why = ": the loss is scaled or divided otherwise";
+  } else if (unscaled) {
+    why = std::string(", which is the loss scale: the ") + run_name(factor < 1) +
+          "'s are not unscaled here (GradScaler.unscale_ belongs before clipping and every other "
+          "use)";
+  } else {
+    why = ": they are scaled or summed otherwise";
+  }
+  return {"scaled-gradient",
+          "all gradients are " + tools::number_text(factor, 4) + " times the baseline's" + why,
+          {"the gradients of " + tools::counted(count, "parameter") + " have this one factor"},
+          false,
+          factor};
 }
 
 }  // namespace

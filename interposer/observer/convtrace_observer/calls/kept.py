@@ -79,7 +79,7 @@ class Kept:
             there = outside.found(function, objects) if function is not None else ()
             found += [("state", name, one) for name, one in there if self._read.is_plain(one)]
             if outside.has_roots:
-                self._observer.modules.held.note_function(self._outside[id(type(node))][0], outside)
+                self._observer.modules.function_state.note_function(self._outside[id(type(node))][0], outside)
         return found[:_MOST]
 
     def _outside_of(self, kind):

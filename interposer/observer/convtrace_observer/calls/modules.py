@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 
-from ..again import held as held_tensors, recomputed
+from ..again import function_state, recomputed
 from ..base import contents, engine, frames, held, is_power, mode_of, own, replaced, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
@@ -31,7 +31,7 @@ class ModuleCalls:
         self._trained = {}  # id of a root's place -> (in how many steps training has called it, the last of them)
         self._holders = holders.Holders(torch)
         self.lent = lent_inputs.LentInputs(observer)
-        self.held = held_tensors.Held(observer)
+        self.function_state = function_state.FunctionState(observer)
         self.needed = lent_inputs.NeededMemory(observer, torch)
         self.recomputed = recomputed.Recomputed(observer, torch, _state_of_buffers, _kept_buffers)
         self._gradients = torch.is_grad_enabled
@@ -51,7 +51,7 @@ class ModuleCalls:
     def forget(self):
         self._slots.clear()
         self._trained.clear()
-        self.held.forget()
+        self.function_state.forget()
 
     def _count_training(self, place):
         """Counts the steps in which training has called a root. @return their number, including this one; 0 in further calls

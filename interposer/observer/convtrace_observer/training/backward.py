@@ -68,7 +68,7 @@ class Backward:
             if observer.capture:
                 structure = args[0] if args else (kwargs or {}).get(name)
                 observer.modules.lent.look_again(thread)
-                observer.modules.held.look_again(thread)
+                observer.modules.function_state.look_again(thread)
                 if observer.reused_outputs.any():
                     with observer.read.unobserved():
                         observer.reused_outputs.tell(thread, structure)

@@ -7,7 +7,7 @@ from . import code_uses
 _MOST = 64  # classes of Functions of one step
 
 
-class Held:
+class FunctionState:
     def __init__(self, observer):
         self._observer = observer
         self.forget()
