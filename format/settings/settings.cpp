@@ -180,6 +180,10 @@ constexpr SettingSpec kTable[] = {
     row<Flag<&S::environment>>("CONVTRACE_ENVIRONMENT", "0|1", "1",
                                "Hashes of the environment's variables, without those whose names "
                                "look secret, so that a comparison names one that differs."),
+    row<Flag<&S::source>>(
+        "CONVTRACE_SOURCE", "0|1", "0",
+        "Source code of the program's files and of the classes of its modules, so that a "
+        "comparison shows the lines that changed."),
     row<MaxBytes>("CONVTRACE_MAX_BYTES", "BYTES|20G|auto", "auto",
                   "Largest trace of one process; auto is 20G or half of the free space, if that is "
                   "less."),

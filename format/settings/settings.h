@@ -48,6 +48,7 @@ struct Settings {
   Compiled compiled = Compiled::kCalls;           // CONVTRACE_COMPILED
   bool optimizer_state = false;                   // CONVTRACE_OPTIMIZER_STATE
   bool environment = true;                        // CONVTRACE_ENVIRONMENT
+  bool source = false;                            // CONVTRACE_SOURCE
   uint64_t max_bytes = 0;  // CONVTRACE_MAX_BYTES; 0: min(20G, half of the free space)
   Ring ring;               // CONVTRACE_RING
   Spike spike;             // CONVTRACE_SPIKE

@@ -15,7 +15,7 @@ from unittest import mock
 
 from support import ObservedTest, torch
 from convtrace_observer.calls import naming
-from convtrace_observer.facts import code_facts, program_facts, versions
+from convtrace_observer.facts import code_facts, program_facts, sources, versions
 
 nn = torch.nn
 
@@ -577,6 +577,27 @@ def twice(function):
         del kind
         gc.collect()
         self.assertIsNone(gone())
+
+    def test_sources_are_told_if_they_are_asked_for(self):
+        def told():
+            found = dict(code_facts.Code(torch).of_class(CodeFacts)) | dict(code_facts.files())
+            return {name: text for name, text in found.items() if name.startswith("source.")}
+
+        self.assertEqual(told(), {})
+        with mock.patch.object(sources, "are_recorded", True):
+            found = told()
+            with mock.patch.object(sources, "_BEGUN", 0):  # all files are newer
+                self.assertEqual(told(), {})
+            with mock.patch.object(sources, "_MAX_BYTES", 40):
+                self.assertEqual(found["source.support.py"].splitlines()[:1], told()["source.support.py"].splitlines()[:1])
+                self.assertLessEqual(len(told()["source.support.py"]), 40)
+        with open(__file__) as file:
+            lines = file.read().splitlines()
+        first, *text = found["source.facts_test.py.CodeFacts"].split("\n")
+        self.assertEqual(text[0], "class CodeFacts(unittest.TestCase):")
+        self.assertEqual(text, lines[int(first) - 1:int(first) - 1 + len(text)])
+        self.assertIn("self.assertEqual(told(), {})", found["source.facts_test.py.CodeFacts"])
+        self.assertEqual(found["source.facts_test.py"], "1\n" + "\n".join(lines[:len(found["source.facts_test.py"].split("\n")) - 1]))
 
     def test_torchs_classes_are_its_version(self):
         self.assertEqual(dict(code_facts.Code(torch).of_class(nn.Linear)), {})

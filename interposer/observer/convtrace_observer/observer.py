@@ -8,7 +8,7 @@ from . import dynamo
 from .base import engine, frames, native, replaced, scopes, signals, spent, values, watches
 from .calls import aten_ops, awaited, collectives, gradients, modules, naming, ops, padding, repeated_ops, reused_outputs
 from .compiled import regions, triton_kernels, tuning
-from .facts import hooks, program_facts, versions
+from .facts import hooks, program_facts, sources, versions
 from .training import backward, clipping, optimizer, steps
 
 _MAX_FAILURES = 5
@@ -48,6 +48,7 @@ class Observer(State):
         self._replaced = replaced.Replaced()
         self.full = engine.STATS  # at most: mode and rules decide in the engine
         self._only_launches = port.setting("CONVTRACE_MODE") == "launches"
+        sources.are_recorded = port.setting("CONVTRACE_SOURCE") == "1"
         self.is_compiling = _compile_guard(torch)
         self.is_folded, self.compiler = _cheap_compile_guard(torch) or (self.is_compiling, {})
         self.is_tracing = torch._C._get_tracing_state  # torch.jit.trace records every read

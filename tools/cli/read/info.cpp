@@ -287,7 +287,10 @@ void add_facts(Rows& rows, const format::TraceMeta& meta, bool all) {
     const bool is_told = spec != nullptr ? value != spec->print(usual)
                                          : name.starts_with("version.") ||
                                                name == "package.torch" || name == "overhead";
-    if (!value.empty() && (all || is_told)) rows.add(escape_text(name), escape_text(value));
+    if (value.empty() || !(all || is_told)) continue;
+    rows.add(escape_text(name), name.starts_with("source.")
+                                    ? counted(std::ranges::count(value, '\n'), "line")
+                                    : escape_text(value));
   }
 }
 

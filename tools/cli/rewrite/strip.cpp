@@ -40,7 +40,7 @@ bool has_path(std::string_view value) { return value.find('/') != std::string_vi
 
 /// A value with a slash names a path: of a library, of a home.
 bool is_private(const std::string& name, const std::string& value) {
-  return has_path(value) || name.starts_with("run.") ||
+  return has_path(value) || name.starts_with("run.") || name.starts_with("source.") ||
          std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
@@ -59,14 +59,19 @@ format::TraceMeta stripped_meta(const format::TraceMeta& original) {
   return meta;
 }
 
-/// Defines everything of `all` in `kept` under the same ids, except stacks and texts that only
-/// stacks use.
-Status define_without_stacks(const format::Definitions& all, format::Definitions& kept) {
+/// Defines everything of `all` in `kept` under the same ids, except stacks, texts that only stacks
+/// use, and the values of facts that are left out.
+Status define_without_stacks(const format::Definitions& all, const format::TraceMeta& meta,
+                             format::Definitions& kept) {
   std::set<uint32_t> frames;
+  std::set<std::string_view> left_out;
+  for (const auto& [name, value] : meta.facts)
+    if (is_private(name, value)) left_out.insert(value);
   for (format::StackId id; (id = all.next(id));)
     for (const format::StringId frame : all.stack(id)) frames.insert(frame.value);
   for (format::StringId id; (id = all.next(id));)
-    if (!frames.contains(id.value)) CONVTRACE_TRY(kept.define(id, all.text(id)));
+    if (!frames.contains(id.value) && !left_out.contains(all.text(id)))
+      CONVTRACE_TRY(kept.define(id, all.text(id)));
   for (format::KernelId id; (id = all.next(id));) CONVTRACE_TRY(kept.define(id, all.kernel(id)));
   return kOkStatus;
 }
@@ -128,7 +133,7 @@ class Stripper {
 Result<Stripped> strip(reader::TraceReader& trace, std::unique_ptr<format::Sink> sink,
                        bool hashes_only) {
   format::Definitions kept;
-  CONVTRACE_TRY(define_without_stacks(trace.definitions(), kept));
+  CONVTRACE_TRY(define_without_stacks(trace.definitions(), trace.meta(), kept));
   auto made = format::TraceWriter::create(std::move(sink), stripped_meta(trace.meta()), kept);
   if (!made.ok()) return made.status();
   format::TraceWriter& writer = *made.value();

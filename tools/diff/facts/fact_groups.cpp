@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "tools/common/text.h"
+#include "tools/diff/facts/line_diff.h"
 #include "tools/diff/model/name_pattern.h"
 
 namespace convtrace::diff {
@@ -121,15 +122,27 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     const auto ours = value(a, fact), theirs = value(b, fact);
     // A class that only one run used is reported with its module.
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
-    by_file[file].push_back(
-        {.kind = FactKind::kCode, .name = code_name(fact), .base = ours, .cand = theirs});
+    const std::string source = std::string(kSource) + fact.substr(kCode.size());
+    const auto our_source = value(a, source), their_source = value(b, source);
+    by_file[file].push_back({.kind = FactKind::kCode,
+                             .name = code_name(fact),
+                             .base = ours,
+                             .cand = theirs,
+                             .lines = our_source && their_source
+                                          ? line_diff(*our_source, *their_source)
+                                          : std::vector<std::string>{}});
   }
   std::vector<FactDifference> found;
   for (auto& [file, differences] : by_file) {
-    // If classes differ, their file need not be listed, too.
+    // If classes differ, their file need not be listed, too, unless its lines are known: they are
+    // those of the classes and what changed beside them.
     const bool only_file = differences.size() == 1;
+    const bool with_lines = std::ranges::any_of(differences, [&file](const FactDifference& one) {
+      return one.name == file && !one.lines.empty();
+    });
     for (FactDifference& one : differences) {
-      if (only_file || one.name != file) found.push_back(std::move(one));
+      if (one.name != file && with_lines) one.lines.clear();
+      if (only_file || with_lines || one.name != file) found.push_back(std::move(one));
     }
   }
   return found;

@@ -24,6 +24,9 @@ namespace convtrace::diff {
 /// that is no fingerprint of code.
 [[nodiscard]] std::string code_name(std::string_view fact);
 
+/// Names of facts that hold the source of a file or class begin with it; its fingerprint's with `code.`.
+inline constexpr std::string_view kSource = "source.";
+
 /// @return the differences of the two runs' code fingerprints, one for each file or class.
 [[nodiscard]] std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                                            const format::TraceMeta& cand);

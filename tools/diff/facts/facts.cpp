@@ -462,6 +462,8 @@ void FactDiff::compare_code(const format::TraceMeta& base, const format::TraceMe
     for (const auto& [name, value] : meta->facts) {
       if (name.starts_with(kCompiled))
         state_.generated.try_emplace(name.substr(kCompiled.size()), generated_call(value));
+      if (name.starts_with(kSource))
+        state_.sources.try_emplace(code_name("code." + name.substr(kSource.size())), value);
     }
   }
   for (const auto& [name, value] : cand.facts) {
@@ -500,6 +502,7 @@ std::vector<FactDifference> FactDiff::differences() const {
 void FactDiff::add(FactState other) {
   for (FactDifference& fact : other.all) add(std::move(fact));
   state_.generated.merge(other.generated);
+  state_.sources.merge(other.sources);
   std::ranges::move(other.optimizers, std::back_inserter(state_.optimizers));
   for (auto& [scope, runs] : other.places) {
     for (size_t run = 0; run < runs.size(); ++run) {
@@ -524,6 +527,8 @@ CodePlace FactDiff::place_of(const std::string& scope, const std::string& op) co
   place.changed = std::ranges::any_of(state_.all, [&place](const FactDifference& fact) {
     return fact.kind == FactKind::kCode && is_class_at(fact.name, place);
   });
+  for (const auto& [name, text] : state_.sources)
+    if (is_class_at(name, place)) place.source = text;
   // Autograd names the backward of a Function by its class.
   std::string_view kind = op;
   if (kind.ends_with("Backward")) kind.remove_suffix(std::string_view("Backward").size());

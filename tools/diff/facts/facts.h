@@ -49,6 +49,8 @@ struct FactDifference {
   /// Of an optimizer with several groups: the baseline's names of the parameters whose setting differs.
   std::vector<std::string> parameters{};
   bool from_the_start = false;  ///< for a generator: its states never agreed
+  /// For code of which both runs recorded the source: its unified diff (line_diff.h).
+  std::vector<std::string> lines{};
   /// Both runs have the setting, and it changes what is computed, not only how.
   bool configuration = false;
 };
@@ -68,6 +70,7 @@ struct CodePlace {
   std::string forward{}, call{}, backward{};  ///< the last: the line that passes the loss back
   std::string hooks{};                        ///< "forward hook log (model.py:12)"
   bool changed = false;                       ///< the class has other code in the other run
+  std::string source{};       ///< of the class, as recorded: its first line, then the lines
   std::string op_code{};      ///< for an op of a class of the program that has: how it changed
   GeneratedCall generated{};  ///< for a value inside a compiled region
 };
@@ -86,6 +89,7 @@ struct FactState {
   std::map<std::string, std::array<CodePlace, 2>> places{};
   std::map<std::string, GeneratedCall> generated{};  ///< by "SCOPE.OP", the candidate's first
   std::vector<std::string> optimizers{};             ///< their classes, some more than once
+  std::map<std::string, std::string> sources{};      ///< by code_name(), the candidate's first
 };
 
 class FactDiff {

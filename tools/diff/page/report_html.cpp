@@ -255,6 +255,20 @@ class HtmlReport {
            << escape_markup(fact.scope + many) << "</td><td>" << fact.step << "</td></tr>\n";
     }
     out_.end_table();
+    for (const FactDifference& fact : result_.facts) {
+      if (fact.lines.empty()) continue;
+      out_ << "<details><summary>Lines that changed in " << escape_markup(fact.name)
+           << "</summary><pre class=\"source\" tabindex=\"0\">";
+      for (const std::string& text : fact.lines)
+        out_ << (text.front() == '-'   ? "<del>"
+                 : text.front() == '+' ? "<ins>"
+                                       : "<span>")
+             << quote_markup(text)
+             << (text.front() == '-'   ? "</del>\n"
+                 : text.front() == '+' ? "</ins>\n"
+                                       : "</span>\n");
+      out_ << "</pre></details>\n";
+    }
   }
 
   void findings() {

@@ -278,6 +278,7 @@ Json fact_json(const FactDifference& fact) {
           {"module_class", text_or_null(fact.module_class)},
           {"modules", fact.modules},
           {"parameters", fact.parameters.size()},
+          {"lines", fact.lines},
           {"configuration", fact.configuration}};
 }
 

@@ -18,6 +18,7 @@ using tools::escape_text;
 
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFactLines = 8;
+constexpr size_t kSourceLines = 12;  // of a file or class
 constexpr size_t kStoryLines = 8;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
@@ -95,13 +96,35 @@ class Text : public TextReport {
       out_ << "\n";
   }
 
+  void fact(const FactDifference& fact) {
+    line("  ", escape_text(fact_text(fact)));
+    const size_t shown = std::min(kSourceLines, fact.lines.size());
+    for (size_t i = 0; i < shown; ++i) {
+      const char kind = fact.lines[i].front();
+      const std::string text = escape_text(fact.lines[i]);
+      out_ << "      "
+           << (kind == '-'   ? paint("34", text)
+               : kind == '+' ? paint("33", text)
+                             : text)
+           << "\n";
+    }
+    if (shown < fact.lines.size())
+      out_ << "      and " << tools::counted(fact.lines.size() - shown, "line")
+           << " more (--html, --json)\n";
+  }
+
   void facts() {
     if (result_.facts.empty()) return;
     out_ << title("the programs differ in") << "  (baseline | candidate)\n";
     const size_t shown = std::min(kFactLines, result_.facts.size());
-    for (size_t i = 0; i < shown; ++i) line("  ", escape_text(fact_text(result_.facts[i])));
+    for (size_t i = 0; i < shown; ++i) fact(result_.facts[i]);
     if (shown < result_.facts.size())
       out_ << "  and " << result_.facts.size() - shown << " more (--json lists all)\n";
+    const auto is_code = [](const FactDifference& one) { return one.kind == FactKind::kCode; };
+    const auto has_lines = [](const FactDifference& one) { return !one.lines.empty(); };
+    if (std::ranges::any_of(result_.facts, is_code) &&
+        std::ranges::none_of(result_.facts, has_lines))
+      out_ << "  (traced with CONVTRACE_SOURCE=1, the lines that changed stand here)\n";
   }
 
   void cause() {

@@ -1,5 +1,5 @@
 """Facts about the code that runs: hashes of the script, of the files that it imports from its own folders and of the classes
-of its modules, and the versions of the installed packages that were imported. No source is kept.
+of its modules, and the versions of the installed packages that were imported; with CONVTRACE_SOURCE=1 also their texts (sources.py).
 
 A class's hash covers the bytecode of its functions; comments, docstrings, line numbers and the file's path do not enter.
 It differs between versions of Python."""
@@ -13,6 +13,7 @@ import sys
 import types
 
 from ..base import FOLDER, contents, signals
+from . import sources
 
 _NOT_THE_PROGRAMS = os.path.join(FOLDER, ""), os.path.join(os.path.dirname(os.__file__), "")
 _DISTRIBUTION = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist-info|egg-info)$")
@@ -59,7 +60,7 @@ class Code:
         return name
 
     def of_class(self, kind):
-        """Yields (name, hash) of a class and its bases, except torch's."""
+        """Yields (name, hash) of a class and its bases, except torch's, and their sources if these are recorded."""
         for one in contents.mro_of(kind):
             name, module = contents.path_of(one), contents.module_of(one)
             if self._classes.get(id(one)) == name or one is object or module.partition(".")[0] == "torch":
@@ -71,11 +72,15 @@ class Code:
                 signals.let_pass(error)
                 continue
             path = _file_of(sys.modules.get(module))
-            yield "code.%s%s" % (self.short(path) if path else module, name[len(module):]), found
+            name = (self.short(path) if path else module) + name[len(module):]
+            yield "code." + name, found
+            text = sources.of_class(one)
+            if text:
+                yield "source." + name, text
 
 
 def files():
-    """Yields (name, hash) of the script and of the files that it imports from its own folders."""
+    """Yields (name, hash) of the script and of the files that it imports from its own folders, and their sources if these are recorded."""
     folders = own_folders()
     installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
@@ -91,6 +96,9 @@ def files():
             continue
         with open(path, "rb") as file:
             yield "code." + path[len(folder):], _hash(file.read(_MAX_FILE_BYTES))
+        text = sources.of_file(path)
+        if text:
+            yield "source." + path[len(folder):], text
         count += 1
         if count == _MAX_FILES:
             return

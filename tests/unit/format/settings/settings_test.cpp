@@ -57,6 +57,7 @@ TEST_CASE("settings: printing and parsing are inverse for every row", "[settings
       {"CONVTRACE_QUARANTINE", "1"},
       {"CONVTRACE_STRICT_ALLOC", "1"},
       {"CONVTRACE_ENVIRONMENT", "0"},
+      {"CONVTRACE_SOURCE", "1"},
       {"CONVTRACE_LOG", "debug"},
       {"CONVTRACE_LOG_FILE", "log.txt"},
   };

@@ -1,11 +1,13 @@
 #include <fstream>
 
+#include "reader/trace_reader.h"
 #include "tests/support/catch.h"
 #include "tests/unit/tools/cli/cli.h"
 
 namespace convtrace::test {
 namespace {
 
+constexpr const char* kSource = "1\nclass Gate: pass";
 const std::vector<std::string> kStack = {"train.py:3 in forward", "/home/alice/train.py:9"};
 
 /// Two steps with all that one would not send to a stranger.
@@ -17,6 +19,7 @@ std::string write_private(const std::string& path, float loss) {
   meta.command_line = {"python", "/home/alice/train.py", "--client", "acme"};
   meta.facts = {{"path.cupti", "/home/alice/libcupti.so"},
                 {"setting.CONVTRACE_OUTPUT", "acme.ctrace"},
+                {"source.model.py", kSource},
                 {"version.torch", "2.13.0"}};
   trace.meta(meta);
   for (uint32_t step = 0; step < 2; ++step) {
@@ -29,7 +32,8 @@ std::string write_private(const std::string& path, float loss) {
         .stats({.scope = "h.0", .capture = format::Capture::kSnapshot, .values = {1.5F, 2}})
         .stats({.scope = "h.0", .slot = "loss", .values = {loss}})
         .finding({.scope = "h.0", .alloc_stack = kStack, .free_stack = kStack, .message = "why"})
-        .diagnostic(format::Level::kInfo, "settings", "/home/alice/rules.toml: matched");
+        .diagnostic(format::Level::kInfo, "settings", "/home/alice/rules.toml: matched")
+        .diagnostic(format::Level::kInfo, kSource, "");  // defines the text, as the observer does
   }
   trace.close();
   return path;
@@ -50,14 +54,19 @@ TEST_CASE("strip: what is private goes, what is compared stays", "[cli]") {
   const ProcessResult result = convtrace({"strip", in, "-o", out});
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
-  CHECK(result.out.find("left out: raw values of 4 tensors, 6 stacks, 2 messages, 4 locations") !=
+  CHECK(result.out.find("left out: raw values of 4 tensors, 6 stacks, 4 messages, 4 locations") !=
         std::string::npos);
   CHECK(read_file(in) == before);
   CHECK(convtrace({"verify", out}).exit_code == 0);
 
   std::string all = convtrace({"info", "--json", out}).out + convtrace({"findings", out}).out;
   for (const tools::Json& record : records(out)) all += record.dump();
-  for (const char* secret : {"alice", "acme", "4711", "train.py", "samples\":[1.5", "snapshot"}) {
+  const auto stripped = reader::TraceReader::open(out);
+  REQUIRE(stripped.ok());
+  const format::Definitions& texts = stripped.value()->definitions();
+  for (format::StringId id; (id = texts.next(id));) all += texts.text(id);
+  for (const char* secret :
+       {"alice", "acme", "Gate", "4711", "train.py", "samples\":[1.5", "snapshot"}) {
     CAPTURE(secret);
     CHECK(all.find(secret) == std::string::npos);
   }

@@ -458,6 +458,41 @@ TEST_CASE("facts: code that changed is told by file and class", "[diff][facts]")
     CHECK_FALSE(entry.name.starts_with("code."));
 }
 
+TEST_CASE("facts: the lines of code that changed, where both runs recorded the source",
+          "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.meta.facts = {{"code.model.py", "1"},
+                     {"code.model.py.MLP", "1"},
+                     {"code.lib/act.py.Act", "1"},
+                     {"source.model.py.MLP", "3\nclass MLP:\n  a"},
+                     {"source.lib/act.py.Act", "9\nclass Act:\n  a\n  b\n  c\n  d"},
+                     {"version.python", "3.11.2"}};
+  cand.meta.facts = {{"code.model.py", "2"},
+                     {"code.model.py.MLP", "2"},
+                     {"code.lib/act.py.Act", "2"},
+                     {"source.model.py.MLP", "3\nclass MLP:\n  A"},
+                     {"source.lib/act.py.Act", "12\nclass Act:\n  a\n  b\n  c\n  e\n  d"},
+                     {"version.python", "3.11.2"}};
+  const auto lines_of = [&](const std::string& name) {
+    const DiffResult result = compared(base, cand);
+    const auto found = std::ranges::find(result.facts, name, &FactDifference::name);
+    REQUIRE(found != result.facts.end());
+    return found->lines;
+  };
+  const std::string inserted = "lib/act.py: class Act", replaced = "model.py: class MLP";
+  CHECK(lines_of(inserted) == Lines{"@@ -11,3 +14,4 @@", "   b", "   c", "+  e", "   d"});
+  CHECK(lines_of(replaced) == Lines{"@@ -3,2 +3,2 @@", " class MLP:", "-  a", "+  A"});
+  for (const diff::PreflightEntry& entry : compared(base, cand).preflight)
+    CHECK_FALSE(entry.name.starts_with("source."));
+
+  // The whole file's lines stand for those of its classes.
+  base.meta.facts.emplace_back("source.model.py", "1\n\n\nclass MLP:\n  a\nlr = 1");
+  cand.meta.facts.emplace_back("source.model.py", "1\n\n\nclass MLP:\n  A\nlr = 2");
+  CHECK(lines_of("model.py") ==
+        Lines{"@@ -2,4 +2,4 @@", " ", " class MLP:", "-  a", "-lr = 1", "+  A", "+lr = 2"});
+  CHECK(lines_of(replaced).empty());
+}
+
 TEST_CASE(
     "facts: a class of a notebook, of a module below others, or inside of a function is named",
     "[diff][facts]") {

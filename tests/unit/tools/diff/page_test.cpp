@@ -57,6 +57,26 @@ TEST_CASE("page: bytes in base64", "[diff][html]") {
   CHECK(diff::base64("\xff\xfe") == "//4=");
 }
 
+TEST_CASE("page: source lines are text, those of each run marked", "[diff][html]") {
+  Run base = test::training(), cand = test::training();
+  for (Run* run : {&base, &cand}) {
+    const std::string version = run == &base ? "1" : "2";
+    run->tell(0, "fc2", "class", "model.MLP");
+    run->meta.facts = {{"code.model.py.MLP", version},
+                       {"source.model.py.MLP", "7\nclass MLP:\n  <script>alert(" + version + ")"},
+                       {"version.python", "3.11.2"}};
+  }
+  test::scale(cand.at(1, "fc2", "output:0"), 1.5);
+  const std::string page = page_of(base, cand);
+  for (const char* text :
+       {"<del>-  &lt;script&gt;alert(1)</del>", "<ins>+  &lt;script&gt;alert(2)</ins>",
+        "Source of MLP, from line 7 on</summary>"}) {
+    CAPTURE(text);
+    CHECK(page.find(text) != std::string::npos);
+  }
+  CHECK(page.find("<script>alert") == std::string::npos);
+}
+
 TEST_CASE("page: names of a hostile trace are text, wherever they stand", "[diff][html]") {
   const std::string evil = "\x1b<script>alert(1)</script>";
   diff::DiffResult result;
