@@ -346,6 +346,13 @@ std::optional<Cause> by_code(const DiffResult& result) {
   }
   if (!code.op_code.empty())
     return Cause{"code", code.op_code, {"the first value that differs is of this op"}};
+  const RootReport& root = *result.root;
+  if (root.came_in && root.caller.changed)
+    return Cause{
+        "code",
+        code_text(root.caller),
+        {"code of this class makes " + root.came_in->slot + " of " +
+         tools::module_text(root.record.scope) + ", and no recorded value before it diverges"}};
   if (!code.changed) return std::nullopt;
   return Cause{"code", code_text(code), {"the first value that differs is of this class"}};
 }

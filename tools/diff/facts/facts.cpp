@@ -540,4 +540,14 @@ CodePlace FactDiff::place_of(const std::string& scope, const std::string& op) co
   return place;
 }
 
+CodePlace FactDiff::caller_of(std::string scope) const {
+  CodePlace place;
+  while (!scope.empty() && place.qualified_class.empty()) {
+    const size_t dot = scope.rfind('.');
+    scope.resize(dot == scope.npos ? 0 : dot);
+    place = place_of(scope, "");
+  }
+  return place;
+}
+
 }  // namespace convtrace::diff

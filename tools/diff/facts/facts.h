@@ -116,6 +116,8 @@ class FactDiff {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> dropped_views() const;
   /// @param scope  the baseline's name of a module.
   [[nodiscard]] CodePlace place_of(const std::string& scope, const std::string& op) const;
+  /// @return the code of the innermost module around a scope that was called itself; empty if none was.
+  [[nodiscard]] CodePlace caller_of(std::string scope) const;
 
  private:
   class Rank;

@@ -112,7 +112,7 @@ class HtmlReport {
                      quote_markup(root_sentence(*result_.root)));
       root_->differences();
     }
-    for (const std::string& html : differ) out_.paragraph(html);
+    for (const std::string& html : differ) out_ << html << "\n";
     out_ << "</section>\n";
   }
 
@@ -146,15 +146,30 @@ class HtmlReport {
     out_ << "</details>\n";
   }
 
-  /// @return the differences of the two runs besides the root, with links to the tables.
+  /// @return the lines of changed code, folded; "" where they are not known.
+  [[nodiscard]] static std::string changed_lines(const FactDifference& fact) {
+    if (fact.lines.empty()) return "";
+    std::string text =
+        "<details><summary>lines that changed</summary><pre class=\"source\" tabindex=\"0\">";
+    for (const std::string& line : fact.lines) {
+      const std::string tag = line.front() == '-' ? "del" : line.front() == '+' ? "ins" : "span";
+      text.append("<").append(tag).append(">").append(quote_markup(line));
+      text.append("</").append(tag).append(">\n");
+    }
+    return text + "</pre></details>";
+  }
+
+  /// @return the differences of the two runs besides the root, with links to the tables, a paragraph each.
   [[nodiscard]] std::vector<std::string> differences() const {
-    constexpr size_t kNamed = 3;
+    constexpr size_t kNamed = 3, kWithLines = 16;
     std::vector<std::string> items;
     for (const FactDifference& fact : result_.facts) {
       const std::string text = fact_text(fact);
-      if (items.size() == kNamed) break;
-      if (result_.cause && result_.cause->text == text) continue;  // it was just said
-      items.push_back("<a href=\"#facts\">The programs differ</a>: " + escape_markup(text));
+      if (items.size() >= (fact.lines.empty() ? kNamed : kWithLines)) continue;
+      const bool was_said = result_.cause && result_.cause->text == text;
+      if (was_said && fact.lines.empty()) continue;
+      items.push_back("<p><a href=\"#facts\">The programs differ</a>: " + escape_markup(text) +
+                      "</p>" + changed_lines(fact));
     }
     const auto& entries = result_.preflight;
     std::string text;
@@ -162,7 +177,8 @@ class HtmlReport {
       text += (i == 0 ? "" : ", ") + escape_markup(entries[i].name);
     if (entries.size() > kNamed)
       text += ", and " + std::to_string(entries.size() - kNamed) + " more";
-    if (!text.empty()) items.push_back("<a href=\"#differ\">The runs differ in</a> " + text + ".");
+    if (!text.empty())
+      items.push_back("<p><a href=\"#differ\">The runs differ in</a> " + text + ".</p>");
     return items;
   }
 
@@ -255,20 +271,6 @@ class HtmlReport {
            << escape_markup(fact.scope + many) << "</td><td>" << fact.step << "</td></tr>\n";
     }
     out_.end_table();
-    for (const FactDifference& fact : result_.facts) {
-      if (fact.lines.empty()) continue;
-      out_ << "<details><summary>Lines that changed in " << escape_markup(fact.name)
-           << "</summary><pre class=\"source\" tabindex=\"0\">";
-      for (const std::string& text : fact.lines)
-        out_ << (text.front() == '-'   ? "<del>"
-                 : text.front() == '+' ? "<ins>"
-                                       : "<span>")
-             << quote_markup(text)
-             << (text.front() == '-'   ? "</del>\n"
-                 : text.front() == '+' ? "</ins>\n"
-                                       : "</span>\n");
-      out_ << "</pre></details>\n";
-    }
   }
 
   void findings() {

@@ -36,12 +36,13 @@ std::string key_of(const RecordReport& record) {
 void RootSection::code() const {
   const std::string text = code_text(root_.code);
   if (!text.empty()) out_.item("Read the code: " + escape_markup(text));
-  const size_t first_line = root_.code.source.find('\n');
+  const CodePlace& code = root_.caller.source.empty() ? root_.code : root_.caller;
+  const size_t first_line = code.source.find('\n');
   if (first_line != std::string::npos)
-    out_ << "<li><details><summary>Source of " << escape_markup(root_.code.module_class)
-         << ", from line " << escape_markup(root_.code.source.substr(0, first_line))
+    out_ << "<li><details><summary>Source of " << escape_markup(code.module_class) << ", from line "
+         << escape_markup(code.source.substr(0, first_line))
          << " on</summary><pre class=\"source\" tabindex=\"0\">"
-         << quote_markup(root_.code.source.substr(first_line + 1)) << "</pre></details></li>\n";
+         << quote_markup(code.source.substr(first_line + 1)) << "</pre></details></li>\n";
   const std::string region = region_text(root_.region);
   if (!region.empty()) out_.item("Compiled region: " + escape_markup(region));
   const std::string generated = generated_text(root_.code.generated);

@@ -264,6 +264,7 @@ void Joined::decide(bool allow_incomplete) {
     if (!*root || (*root)->in_no_module) continue;
     const RecordReport& record = (*root)->record;
     (*root)->code = facts_.place_of(record.scope, record.op);
+    if ((*root)->came_in) (*root)->caller = facts_.caller_of(record.scope);
     if (record.phase != format::Phase::kLoss || record.call != 0) (*root)->code.backward.clear();
     // A backward pass of the program's own, or of another version, may write in place itself.
     const CodePlace made_in = (*root)->known_as.empty()

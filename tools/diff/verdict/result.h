@@ -225,6 +225,7 @@ struct RootReport {
   /// input, and the last output before it that agreed. The cause lies between these two, in no
   /// module.
   std::optional<RecordReport> came_in, agreed_before;
+  CodePlace caller{};  ///< then: the code of the innermost module around the root's that was called
   /// If the root is an update: how many are wrong like it, which is the first of them.
   UpdateCount updates;
   std::optional<Holder> holder;  ///< if the values show it

@@ -282,6 +282,16 @@ TEST_CASE("cause: code of the root's class, a compiled region", "[diff][cause]")
   CHECK(rule_of(result) == "code: train.py changed: class Rotate");
 }
 
+TEST_CASE("cause: code of the module around the root's, which makes its input", "[diff][cause]") {
+  DiffResult result = diverged(Phase::kForward, "block.down", "input:0");
+  result.root->caller = {.module_class = "Block", .forward = "model.py:14", .changed = true};
+  CHECK(rule_of(result).empty());  // the input did not come in with other bits
+  result.root->came_in = result.root->record;
+  CHECK(rule_of(result) == "code: Block, whose code changed, model.py:14");
+  result.root->caller.changed = false;
+  CHECK(rule_of(result).empty());
+}
+
 TEST_CASE("cause: a finding that explains the root comes alone", "[diff][cause]") {
   DiffResult result = diverged(Phase::kForward, "fc", "output:0");
   result.facts = {setting(FactKind::kModule, "fc")};
