@@ -96,6 +96,116 @@ def right_average_on_ctx():
         train(model, model.parameters())
 
 
+class Ranged(torch.autograd.Function):
+    """Reads a buffer that the caller has filled."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x / scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / ctx.scale, None
+
+
+class Renewing(nn.Module):
+    """Fills its buffer in each call."""
+
+    def __init__(self, op=Ranged.apply, calls=2):
+        super().__init__()
+        self.calls, self.inner, self.quant, self.last = calls, nn.Linear(8, 8), self.Quant(op), nn.Linear(8, 4)
+        named(self)
+
+    class Quant(nn.Module):
+        def __init__(self, op):
+            super().__init__()
+            self.levels, self.op, self.inner = 4, op, nn.Identity()
+            self.register_buffer("scale", torch.ones(8))
+
+        def forward(self, x):
+            top = x.detach().abs().amax(0)
+            if self.training:
+                self.scale.copy_(top / self.levels + 0.5)
+            return self.op(x, self.scale)
+
+    def forward(self, x):
+        for _ in range(self.calls):
+            x = self.quant(self.inner(x))
+        return self.last(x)
+
+
+@case
+def wrong_buffer_renewed_by_its_module():
+    model = Renewing()
+    train(model, model.parameters())
+
+
+@case
+def right_averages_of_a_module():
+    """The module gets what it puts into the buffer from where an average may be kept, or puts it there once."""
+    class Helped(Renewing):
+        class Quant(Renewing.Quant):
+            def forward(self, x):
+                new = self.mean_with(x)
+                self.scale.copy_(new)
+                return self.op(x, self.scale)
+
+            def mean_with(self, x):
+                return 0.9 * self.scale + x.detach().abs().amax(0)
+
+    class Mixed(Renewing):
+        class Quant(Renewing.Quant):
+            def forward(self, x):
+                new = 0.9 * self.scale + x.detach().abs().amax(0)
+                self.scale.copy_(new)
+                return self.op(x, self.scale)
+
+    class Observed(Renewing):
+        class Quant(Renewing.Quant):
+            def forward(self, x):
+                self.inner.mean = getattr(self.inner, "mean", 1) * 0.9 + x.detach().abs().amax(0)
+                self.scale.copy_(self.inner.mean)
+                return self.op(x, self.scale)
+
+    class First(Renewing):
+        class Quant(Renewing.Quant):
+            begun = False
+
+            def forward(self, x):
+                if not self.begun:
+                    self.scale.copy_(x.detach().abs().amax(0) + 0.5)
+                    self.begun = True
+                self.scale.mul_(1.1)
+                return self.op(x, self.scale)
+
+    for kind in Helped, Mixed, Observed, First:
+        model = kind()
+        train(model, model.parameters())
+
+
+@case
+def right_buffers_of_a_module():
+    """One call in a step, a copy on ctx, and a backward that only notes it."""
+    seen = []
+
+    class Copied(Ranged):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.scale = scale.clone()
+            return x / scale
+
+    class Noted(Ranged):
+        @staticmethod
+        def backward(ctx, grad):
+            largest = ctx.scale.max()
+            seen.append(largest.item())
+            return grad, None
+
+    for model in Renewing(calls=1), Renewing(Copied.apply), Renewing(Noted.apply):
+        train(model, model.parameters())
+
+
 @case
 def wrong_buffer_multiplied():
     model = WithBuffer(written_in_backward(lambda scale, grad: scale.mul_(0.5)), calls=1)
@@ -342,6 +452,72 @@ def right_state_of_objects():
     for op in Stacked.apply, Tabled.apply, Rewritten.apply, lambda h: Logged.apply(h, owner):
         model = mask_of(op)
         train(model, model.parameters())
+
+
+@case
+def right_state_of_a_log():
+    """What the backward finds is another call's, and only goes to a log."""
+    noted, workspace = [], torch.empty(6, 8)
+
+    class Appended(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mask = (x > 0).float()
+            ctx.own = Kept.mask
+            return x * Kept.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            share = (Kept.mask * grad).mean()
+            noted.append(share.item())
+            return grad * ctx.own
+
+    class Told(Appended):
+        @staticmethod
+        def backward(ctx, grad):
+            if len(noted) < 0:
+                print(grad.norm(), Kept.mask.mean())
+            Kept.share = Kept.mask.mean()
+            return grad * ctx.own
+
+    class Counted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, counts):
+            ctx.save_for_backward(x)
+            ctx.mask, ctx.counts = workspace.copy_(x > 0), counts
+            return x.relu()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, = ctx.saved_tensors
+            with torch.no_grad():
+                ctx.counts["active"] = ctx.mask.mean().item()
+            return grad * (x > 0), None
+
+    counts = {}
+    for op in Appended.apply, Told.apply, lambda h: Counted.apply(h, counts):
+        model = mask_of(op)
+        train(model, model.parameters())
+
+
+@case
+def wrong_state_of_a_kernel():
+    """As a kernel is called, which takes pointers and returns nothing."""
+    class Written(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            Kept.mask = (x > 0).float()
+            return x * Kept.mask
+
+        @staticmethod
+        def backward(ctx, grad):
+            given = torch.empty_like(grad)
+            Kept.kernel(given, grad, Kept.mask)
+            return given
+
+    Kept.kernel = lambda out, *factors: torch.mul(*factors, out=out)
+    model = mask_of(Written.apply)
+    train(model, model.parameters())
 
 
 @case

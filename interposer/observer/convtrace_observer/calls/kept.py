@@ -13,7 +13,7 @@ import types
 import weakref
 
 from ..again import code_uses, unseen
-from ..base import contents, signals
+from ..base import contents, held, signals
 
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256
@@ -30,7 +30,8 @@ class Kept:
         self._observer, self._read = observer, observer.read
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         self._nodes, self._packs_single = nodes, False
-        self._outside = {}  # id of a class of nodes -> (reference to it, _Outside)
+        self._outside = {}  # id of a class of nodes -> (reference to it, Outside)
+        self._renewed = {}  # id of a class of modules -> (reference to it, attributes that its forward renews)
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
         self._torch, self._counts = torch, None
@@ -63,17 +64,18 @@ class Kept:
             found = [("saved", index, tensor) for index, tensor in enumerate(self._nodes.saved(node)) if tensor is not None]
         except RuntimeError:  # freed by an earlier backward, or written since, which torch detects
             return []
-        objects, held = [], vars(node)
-        for name in list(held):
-            value = held[name]
+        objects, on_ctx, outside = [], vars(node), self._outside_of(type(node))
+        for name in list(on_ctx):
+            value = on_ctx[name]
+            if outside is not None and name in outside.logged:
+                continue
             if self._read.is_plain(value):
                 found.append(("ctx", name, value))
             elif not contents.is_one_of(type(value), code_uses.STATELESS):
-                is_own = _references(held, name) == 2  # of ctx and of `value`
+                is_own = _references(on_ctx, name) == 2  # of ctx and of `value`
                 if not is_own:
                     objects.append((name, value))
                 found += [("ctx", "%s.%s" % (name, part), one) for part, one in _parts(value, is_own) if self._read.is_plain(one)]
-        outside = self._outside_of(type(node))
         if outside is not None and outside.paths and (objects or outside.has_roots):
             function = code_uses.function_of(type(node)._forward_cls, "backward")
             there = outside.found(function, objects) if function is not None else ()
@@ -83,24 +85,40 @@ class Kept:
         return found[:_MOST]
 
     def _outside_of(self, kind):
-        """@return the _Outside of a class of nodes; None if the code of its backward is not known."""
+        """@return the Outside of a class of nodes; None if the code of its backward is not known."""
         known = self._outside.get(id(kind))
         if known is None or known[0]() is not kind:
             if len(self._outside) == _MOST_CLASSES:
                 self._outside.clear()
             forwards = [code_uses.function_of(kind._forward_cls, name) for name in ("forward", "setup_context")]
             function = code_uses.function_of(kind._forward_cls, "backward")
-            codes = [one.__code__ for one in forwards if one and one.__module__ != _OF_TORCH]
-            known = weakref.ref(kind), function and code_uses.Outside(codes, function.__code__)
+            forwards = [one for one in forwards if one and one.__module__ != _OF_TORCH]
+            known = weakref.ref(kind), function and code_uses.Outside(forwards, function)
             self._outside[id(kind)] = known
         return known[1]
 
-    def is_replaced(self, node, name, tensor, args):
-        """@return whether a tensor on ctx is an argument of the forward, which puts other contents there in each call, before it
-        reads it, and whether the backward only reads it: then it holds no average."""
+    def is_renewed(self, thread, node, name, tensor, args):
+        """@return whether a buffer on ctx has other contents in each call, which are no average, and the backward only reads it. The
+        forward of the op, which takes it as an argument, or that of the module fills it before it reads it."""
         outside = self._outside_of(type(node))
-        return bool(outside) and name in outside.only_read and any(
-            one is tensor for index, one in enumerate(args) if index in outside.replaced)
+        if not outside or name not in outside.only_read:
+            return False
+        if any(one is tensor for index, one in enumerate(args) if index in outside.renewed):
+            return True
+        module = self._observer.modules.running(thread.entry)
+        return module is not None and any(one is tensor and name in self._renewed_by(module) for name, one in held(module, "_buffers"))
+
+    def _renewed_by(self, module):
+        """@return the names of the attributes that the forward of a module's class renews in each call."""
+        kind = type(module)
+        known = self._renewed.get(id(kind))
+        if known is None or known[0]() is not kind:
+            if len(self._renewed) == _MOST_CLASSES:
+                self._renewed.clear()
+            function = code_uses.function_of(kind, "forward") if contents.attribute(module, "forward") is None else None
+            paths = code_uses.renewed(function, module) if function is not None else ()
+            known = self._renewed[id(kind)] = weakref.ref(kind), {path[1] for path in paths if len(path) == 2}
+        return known[1]
 
     def saved(self, node):
         """@return the tensors that a node has by save_for_backward."""

@@ -213,7 +213,7 @@ class CustomOps:
                         if call is not None:
                             # A buffer on ctx is the module's: its next call may change it, as an average.
                             tensors = [one for one in self._kept.tensors(node) if one[0] != "ctx" or not kept.is_buffer(thread, one[2])
-                                       or self._kept.is_replaced(node, one[1], one[2], arguments[0])]
+                                       or self._kept.is_renewed(thread, node, *one[1:], arguments[0])]
                             states = self._kept.states(thread, tensors, observer.read.tensors(arguments))
                             self._record_kept(thread, tag, self._phase(thread, tag), tensors, call, states)
                             call = call if tensors else None
