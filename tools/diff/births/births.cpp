@@ -47,8 +47,19 @@ bool is_activation_gradient(const ValueRecord& record) {
   return record.kind == Role::kGradOutput || record.kind == Role::kGradInput;
 }
 
-bool is_form(const ValueRecord& record, const Comparison& comparison) {
-  return comparison.verdict == Class::kOtherForm || is_other_form(record, comparison);
+/// @return whether the value has another shape since what it is made of has.
+bool is_shape_passed_on(const ValueRecord& record, const Comparison& comparison,
+                        const Difference& source) {
+  return source.other_shape && comparison.field == Field::kShape &&
+         (record.kind == Role::kInput || record.kind == Role::kOutput ||
+          is_activation_gradient(record));
+}
+
+/// @return whether the value has another form, which is no fault by itself: what is made of it shows
+/// whether it matters.
+bool is_form(const ValueRecord& record, const Comparison& comparison, const Difference& source) {
+  return comparison.verdict == Class::kOtherForm || is_other_form(record, comparison) ||
+         is_shape_passed_on(record, comparison, source);
 }
 
 }  // namespace
@@ -181,6 +192,7 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
 /// The class of the difference of a value's sources.
 Class Births::class_of(const Difference& source) {
   if (source.equal) return Class::kIdentical;
+  if (source.other_shape) return Class::kOtherForm;
   if (!source.known) return Class::kBitDifference;
   return source.rms <= sum_rounding(source.unit) ? Class::kWithinNoise : Class::kSuspicious;
 }
@@ -253,14 +265,15 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
     comparison.verdict = Class::kOtherForm;
     comparison.born = false;
   }
+  if (is_shape_passed_on(record, comparison, source)) comparison.born = false;
   // A wrong guess (align.h) pairs two values that have nothing to do with each other.
   if (matches_[match].confidence < kLeastConfidence && !agrees(comparison.verdict)) {
     sources_.take_unknown(match);
     return;
   }
   take(match, base, cand, apart, source, comparison);
-  has_birth_ |=
-      comparison.born && comparison.verdict >= Class::kDiverged && !is_form(record, comparison);
+  has_birth_ |= comparison.born && comparison.verdict >= Class::kDiverged &&
+                !is_form(record, comparison, source);
 }
 
 /// Records the difference of a value, which may be a source of later ones.
@@ -279,10 +292,11 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.count = source.count;
     own.size = source.size;
   }
-  if (is_form(record, comparison)) {
+  if (is_form(record, comparison, source)) {
     own.rms = source.rms;
     own.unit = source.unit;
     own.known = false;
+    own.other_shape = comparison.field == Field::kShape;
   } else if (comparison.verdict >= Class::kShapeOrDtypeMismatch) {
     own.rms = kInfinite;
   } else if (comparison.field == Field::kHash &&

@@ -24,6 +24,7 @@ void Difference::add(const Difference& other) {
   unit = std::max(unit, other.unit);
   equal &= other.equal;
   known &= other.known;
+  other_shape |= other.other_shape;
   if (other.count > count) {
     count = other.count;
     rows = other.rows;

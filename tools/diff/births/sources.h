@@ -22,10 +22,11 @@ namespace convtrace::diff {
 
 /// The difference of the two runs' values, over a set of values.
 struct Difference {
-  double rms = 0;     ///< the largest relative difference; infinite where no number says it
-  double unit = 0;    ///< unit roundoff of the coarsest type
-  bool equal = true;  ///< every bit is
-  bool known = true;  ///< false: some values differ by an amount that was not recorded
+  double rms = 0;            ///< the largest relative difference; infinite where no number says it
+  double unit = 0;           ///< unit roundoff of the coarsest type
+  bool equal = true;         ///< every bit is
+  bool known = true;         ///< false: some values differ by an amount that was not recorded
+  bool other_shape = false;  ///< some values have another shape in the other run
   /// Rows and elements of the value with the most elements. A loss averages over the rows.
   uint64_t rows = 1, count = 0;
   double size = 0;  ///< root mean square of its elements

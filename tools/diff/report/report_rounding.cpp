@@ -180,10 +180,11 @@ std::vector<std::string> other_form_lines(const DiffResult& result) {
   std::vector<std::string> lines;
   for (const OtherForm& form : result.other_forms) {
     const bool same = form.first.comparison.field == Field::kHash;
-    lines.push_back(object_text(form.first) + ": " + (same ? "other numbers, " : "") +
-                    type_text(form.first) + ", first at " +
-                    place_text(form.first, result.ranks.size() > 1) + " (" +
-                    tools::counted(form.values, "value") + "); what was made of it agrees");
+    const bool at_root = result.root && form.first.step == result.root->record.step;
+    lines.push_back(
+        object_text(form.first) + ": " + (same ? "other numbers, " : "") + type_text(form.first) +
+        ", first at " + place_text(form.first, result.ranks.size() > 1) + " (" +
+        tools::counted(form.values, "value") + (at_root ? ")" : "); what was made of it agrees"));
   }
   return shortened(std::move(lines), kSaid);
 }

@@ -42,6 +42,8 @@ std::string result_sentence(const RootReport& root) {
                  : "the result diverges; what it was made of was not compared";
     case Class::kBitDifference:
       return "the result diverges; an input has other bits, but only its hash was recorded";
+    case Class::kOtherForm:
+      return "the result diverges; some of what it was made of has another shape in the other run";
     case Class::kWithinNoise:
       return "inputs agree within rounding, the result does not" + weights_text(root);
     case Class::kSuspicious:

@@ -154,6 +154,13 @@ std::optional<RootReport> report_clipped_otherwise(const StepPair& pair,
   return root;
 }
 
+std::string sum_of_losses(const StepRecords& step) {
+  double sum = 0;
+  for (const ValueRecord& one : step.values)
+    if (one.kind == Role::kLoss) sum += one.stats.mean * static_cast<double>(one.stats.count);
+  return tools::number_text(sum, 4);
+}
+
 /// Parameters whose gradients a step of one run clips, with the first such record of each, and those
 /// whose gradients the optimizer got.
 struct Clipped {
@@ -274,6 +281,11 @@ std::optional<RootReport> report_more_passes(const StepPair& pair, const RootCho
     return std::nullopt;
   RootReport root = one_sided_root(pair, in_base, *first, reporter);
   root.setting = passes_text(of_base, of_cand);
+  if (pair.alignment.parted == Parted::kCalls)
+    root.setting +=
+        ", over as many rows: their number alone explains no other gradients, the losses (" +
+        sum_of_losses(pair.base) + " | " + sum_of_losses(pair.cand) +
+        " in all) or what depends on the whole batch may";
   return root;
 }
 

@@ -29,6 +29,23 @@ struct MadeOf {
   }
 };
 
+bool is_other_shape(const Comparison& comparison) {
+  return comparison.verdict == Class::kShapeOrDtypeMismatch && comparison.field == Field::kShape;
+}
+
+/// @return whether a value was given to a call in another shape, or made of such a value.
+bool is_given_otherwise(const ValueRecord& record, const Comparison& comparison) {
+  return is_other_shape(comparison) &&
+         (record.kind == Role::kInput || (record.kind == Role::kOutput && !comparison.born));
+}
+
+/// A call of a module: the matches from its first input to its last output.
+struct Call {
+  size_t first = 0, last = 0;
+  bool has_output = false;
+  bool shows = true;  ///< its inputs agree, its outputs can be compared
+};
+
 bool same_form(const SideReport& a, const SideReport& b) {
   return a.dtype == b.dtype && a.shape == b.shape;
 }
@@ -54,6 +71,45 @@ void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match
     comparisons[m].verdict = Class::kOtherForm;
     comparisons[m].born = false;
   }
+}
+
+void excuse_inner_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
+                        std::span<Comparison> comparisons) {
+  if (std::ranges::none_of(comparisons, is_other_shape)) return;
+  const auto record_of = [&](size_t m) -> const ValueRecord& { return base[matches[m].base]; };
+  std::unordered_map<RecordKey, Call, KeyHash> calls;
+  for (size_t m = 0; m < comparisons.size(); ++m) {
+    const ValueRecord& record = record_of(m);
+    const bool is_input = record.kind == Role::kInput;
+    if (!(is_input || record.kind == Role::kOutput) || record.key.op || record.key.family) continue;
+    Call& call = calls.try_emplace(call_key(record), Call{.first = m}).first->second;
+    call.last = m;
+    call.has_output |= !is_input;
+    call.shows &= is_input ? is_match(comparisons[m].verdict) : !is_other_shape(comparisons[m]);
+  }
+  std::unordered_set<RecordKey, KeyHash> excused;  // backward passes of calls
+  const auto excuse = [&](size_t m) {
+    comparisons[m].verdict = Class::kOtherForm;
+    comparisons[m].born = false;
+  };
+  for (const auto& [key, call] : calls) {
+    if (!call.shows || !call.has_output || record_of(call.first).kind != Role::kInput) continue;
+    const auto is_inner = [&, own = key](size_t m) {
+      return comparisons[m].verdict >= Class::kDiverged && call_key(record_of(m)) != own;
+    };
+    bool all = true;
+    for (size_t m = call.first; m < call.last && all; ++m)
+      all = !is_inner(m) || is_given_otherwise(record_of(m), comparisons[m]);
+    for (size_t m = call.first; m < call.last && all; ++m) {
+      if (!is_inner(m)) continue;
+      excuse(m);
+      RecordKey behind = call_key(record_of(m));
+      behind.phase = format::Phase::kBackward;
+      excused.insert(behind);
+    }
+  }
+  for (size_t m = 0; m < comparisons.size(); ++m)
+    if (is_other_shape(comparisons[m]) && excused.contains(call_key(record_of(m)))) excuse(m);
 }
 
 void excuse_targets(std::span<const ValueRecord> base, std::span<const Match> matches,

@@ -20,6 +20,13 @@ namespace convtrace::diff {
 void excuse_other_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
                         std::span<Comparison> comparisons);
 
+/// Sets the verdict of values of another shape to kOtherForm where a call around them shows what was
+/// made of them: it was given equal values and gives out values of one shape, and nothing in it that
+/// could be compared has diverged. Experts that are given their own rows, or all rows, are such.
+/// @param comparisons  one per match, in execution order.
+void excuse_inner_forms(std::span<const ValueRecord> base, std::span<const Match> matches,
+                        std::span<Comparison> comparisons);
+
 /// Sets the verdict of a loss's inputs to kOtherForm where the loss and the output gradients after
 /// it show that they are equivalent: labels that were padded, cut or flattened, or that ignore
 /// another index. For inputs of one shape the loss and these gradients must have identical bits.

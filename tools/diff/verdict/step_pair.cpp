@@ -27,6 +27,7 @@ void drop_wrong_guesses(StepPair& pair) {
 
 void excuse_forms(StepPair& pair) {
   excuse_other_forms(pair.base.values, pair.alignment.matches, pair.comparisons);
+  excuse_inner_forms(pair.base.values, pair.alignment.matches, pair.comparisons);
   excuse_targets(pair.base.values, pair.alignment.matches, pair.comparisons);
 }
 

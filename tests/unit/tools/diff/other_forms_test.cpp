@@ -92,6 +92,58 @@ TEST_CASE("other form: it excuses no fault and hides no rounding behind it", "[d
 
 namespace {
 
+/// A layer that gives its expert `rows` of its rows, and adds `fault` to what it gives out itself.
+Run routed(size_t rows, float fault = 0, float between = 0) {
+  Run run;
+  const std::vector<float> all = {1, 2, 3, 4, 5, 6}, part(all.begin(), all.begin() + rows * 2);
+  const std::vector<uint64_t> whole = {3, 2}, cut = {rows, 2};
+  const auto add = [&](const char* scope, const char* slot, const std::vector<float>& values,
+                       const std::vector<uint64_t>& shape, Phase phase = Phase::kForward) {
+    run.add({.phase = phase, .scope = scope, .slot = slot, .values = values, .shape = shape});
+  };
+  add("layer", "input:0", all, whole);
+  add("layer.expert", "input:0", part, cut);
+  add("layer.expert.act", "input:0", part, cut);
+  add("layer.expert.act", "output:0", part, cut);
+  add("layer.expert", "output:0", part, cut);
+  add("layer.norm", "input:0", {1, 2 + between}, {1, 2});
+  add("layer.norm", "output:0", {1, 2 + between}, {1, 2});
+  add("layer", "output:0", {7, 8, 9, 1, 2, 3 + fault}, whole);
+  add("layer", "grad_output:0", all, whole, Phase::kBackward);
+  add("layer.expert", "grad_output:0", part, cut, Phase::kBackward);
+  add("layer.expert", "grad:weight", {1, 2 + fault}, {2}, Phase::kBackward);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("other form: the call around it shows what was made of other rows", "[diff][form]") {
+  const DiffResult same = compared(routed(2), routed(3));
+  CHECK(same.verdict == Verdict::kSame);
+  CHECK(count(same, Class::kOtherForm) == 5);
+  CHECK(count(same, Class::kIdentical) == 6);
+  const DiffResult wrong = compared(routed(2), routed(3, 1));
+  CHECK(where(wrong) == Where{0, Phase::kForward, "layer", "output:0"});
+  CHECK(wrong.root->record.comparison.worst_input == Class::kOtherForm);
+  CHECK(count(wrong, Class::kOtherForm) == 5);
+  std::ostringstream text;
+  diff::write_text_report(wrong, {}, text);
+  CHECK_THAT(text.str(), !Contains("what was made of it agrees"));
+  // A value inside that can be compared is nearer.
+  CHECK(where(compared(routed(2), routed(3, 1, 1))) ==
+        Where{0, Phase::kForward, "layer.expert", "input:0"});
+  // So is a call that makes another shape of equal inputs.
+  Run cut = routed(3, 1);
+  cut.at(0, "layer.norm", "output:0").shape = {2};
+  CHECK(where(compared(routed(3), cut)) == Where{0, Phase::kForward, "layer.norm", "output:0"});
+  // Nothing shows what was made of the rows.
+  Run base = routed(2), cand = routed(3, 1);
+  for (Run* run : {&base, &cand}) run->erase(0, "layer", "output:0");
+  CHECK(where(compared(base, cand)) == Where{0, Phase::kForward, "layer.expert", "input:0"});
+}
+
+namespace {
+
 constexpr std::string_view kLoss = "aten::cross_entropy_loss";
 
 /// A model, a loss called as a function, its gradient and the next step.

@@ -81,7 +81,9 @@ TEST_CASE("diff: one batch in other parts is compared by what its passes add up 
       "2 | 1 backward passes in step 0: losses have no partner"));
   const DiffResult undivided = compared(in_two, divided_step({{1, 2, 3, 4}}, 1));
   CHECK(undivided.root->setting ==
-        "backward passes in the step: 2 in the baseline, 1 in the candidate");
+        "backward passes in the step: 2 in the baseline, 1 in the candidate, over as many rows: "
+        "their number alone explains no other gradients, the losses (2 | 1 in all) or what depends "
+        "on the whole batch may");
   REQUIRE(undivided.cause.has_value());
   CHECK(undivided.cause->evidence.front() == "nothing of its step was compared before it");
   const auto in_mode = [](Run run, const std::string& approximate) {
