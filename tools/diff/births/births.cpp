@@ -9,25 +9,22 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// TF32 keeps 10 bits of a mantissa.
 constexpr double kTf32Unit = 0x1p-11;
-
-bool is_narrow(double unit) { return unit > 0x1p-20; }
-
-/// @return the largest difference that sums in a type of that roundoff explain.
-double sum_rounding(double unit) { return (is_narrow(unit) ? kWideSumLimit : kOwnSumLimit) * unit; }
+constexpr uint64_t kLeastForNorm = 256;
+/// Expected number of elements with another sign from which one such element is allowed: once in a
+/// thousand gradients, since a run has more gradients than that.
+constexpr double kRareFlips = 1e-3;
+constexpr std::array kNoLimits = {kInfinite, kInfinite, kInfinite, kInfinite};
 
 /// @return whether a type is only cast to, and no arithmetic is done in it.
 bool is_cast_to(format::DType dtype) {
   return dtype == format::DType::kF4E2M1FN || dtype == format::DType::kF8E8M0FNU;
 }
 
+bool is_narrow(double unit) { return unit > 0x1p-20; }
+
 uint64_t rows_of(const ValueView& value) {
   if (value.shape.empty() || value.shape.back() == 0) return 1;
   return std::max<uint64_t>(value.record.stats.count / value.shape.back(), 1);
-}
-
-/// The ratio of an average over rows to its terms, which is small where terms cancel.
-double cancelled(const Apart& apart, const Difference& source) {
-  return apart.size > 0 ? std::max(1.0, source.size / rms_of(apart.size, apart.count)) : 1;
 }
 
 /// @return whether a value differs that training makes of the step's data, anew in each step. Numbers
@@ -69,9 +66,33 @@ double Births::unit_of(const ValueRecord& record) const {
   return tf32_ && record.dtype == format::DType::kF32 ? kTf32Unit : unit;
 }
 
+Births::Roundoff Births::roundoff_of(double of_sources,
+                                     std::initializer_list<const ValueRecord*> values) const {
+  Roundoff largest;
+  const auto add = [&](Against type, double unit) {
+    double& of_type = largest.units[static_cast<size_t>(type)];
+    of_type = std::max(of_type, unit);
+  };
+  const auto of_sums = [](double unit) {
+    return is_narrow(unit) ? Against::kWideSums : Against::kOwnSums;
+  };
+  add(of_sums(of_sources), of_sources);
+  for (const ValueRecord* value : values) {
+    const double unit = unit_of(*value);
+    add(is_cast_to(value->dtype) ? Against::kCasts : of_sums(unit), unit);
+  }
+  return largest;
+}
+
+/// @return the largest difference that is born.
+double Births::born(const Roundoff& roundoff) const {
+  return limit_of(table_, kOthers, Field::kRms, [&](const BirthRow& row) {
+    return row.against <= Against::kCasts ? row.limit * roundoff.of(row.against) : kNone;
+  });
+}
+
 double Births::own_rounding(const ValueRecord& record) const {
-  const double unit = unit_of(record);
-  return is_cast_to(record.dtype) ? kCastLimit * unit : sum_rounding(unit);
+  return born(roundoff_of(0, {&record}));
 }
 
 /// After a birth all values differ, so their elements are not compared any more.
@@ -90,80 +111,75 @@ Apart Births::measure_pair(const ValueView& base, const ValueView& cand) const {
   return apart;
 }
 
-/// The limits of an average over many rows: the roundoff of f32, and the share of one row in the
-/// difference of its source.
-Births::Limits Births::loss_limits(const Apart& apart, const Difference& source) {
-  const double rows = std::sqrt(static_cast<double>(source.rows));
-  const double unit = std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
-  const double limit = kLossLimit * unit * cancelled(apart, source);
-  return {.rms = limit, .norm = limit};
+uint16_t Births::kind_of(const ValueRecord& record) const {
+  if (is_scalar_result(record)) return kLosses;
+  if (sources_.is_summed_gradient(record)) return kSums;
+  if (record.kind == Role::kBuffer) return kBuffers;
+  if (is_activation_gradient(record)) return kGradients;
+  return record.kind == Role::kOutput && is_narrow(unit_of(record)) ? kNarrowOutputs : kOthers;
 }
 
-double Births::kink_limit(const ValueRecord& record, const Apart& apart) const {
-  const double share = sources_.signs_of(record).rms;
-  const auto count = static_cast<double>(apart.count);
-  const bool one_flips = share * count >= kRareFlips;
-  const double of_one = one_flips ? kOneFlipGain / std::sqrt(count) : 0;
-  return std::max(kKinkGain * std::sqrt(share), of_one);
+/// The ratio of what a value is made of to the value itself, which is large where terms cancel.
+double Births::cancelled(uint16_t kind, const ValueView& base, const Apart& apart,
+                         const Difference& source) const {
+  if (!(apart.size > 0)) return 1;
+  if (kind != kSums) return std::max(1.0, source.size / rms_of(apart.size, apart.count));
+  const double terms = std::max(sources_.summed_norm(base), apart.size) / apart.size;
+  const bool is_unknown = sources_.is_between_calls(base.record) && apart.count > format::kMaxWhole;
+  return is_unknown ? std::min(terms, limit_of(table_, kTerms)) : terms;
 }
 
 Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
-                                 const Difference& source) const {
+                                 const Difference& source, const NoiseBand* noise) const {
   const ValueRecord& record = base.record;
-  if (is_scalar_result(record)) return loss_limits(apart, source);
-  const double unit = std::max({unit_of(record), unit_of(cand.record), source.unit});
-  if (sources_.is_summed_gradient(record)) {
-    const double terms = std::max(sources_.summed_norm(base), apart.size);
-    double scale = apart.size > 0 ? terms / apart.size : 1;
-    if (sources_.is_between_calls(record) && apart.count > format::kMaxWhole)
-      scale = std::min(scale, kBetweenCalls);
-    const double own = is_narrow(unit) ? kGradientLimit : kOwnGradientLimit;
-    const double limit = scale * std::max(kGain * source.rms, own * unit);
-    return {.rms = limit, .norm = limit};
-  }
-  const double own =
-      std::max({own_rounding(record), own_rounding(cand.record), sum_rounding(source.unit)});
-  if (record.kind == Role::kBuffer) {
-    const double given = cancelled(apart, source) * std::max(kGain * source.rms, own);
-    const double limit = std::max(given, kGain * sources_.of_buffer_before(record));
-    return {.rms = limit, .norm = limit};
-  }
-  const double kink = is_activation_gradient(record) ? kink_limit(record, apart) : 0;
-  Limits limits{.rms = std::max({kGain * source.rms, own, kink})};
-  if (source.equal) limits.element = kElementGain * own;
-  if (apart.count >= kLeastForNorm) {
-    limits.norm = std::max(kNormGain * source.rms, kNormShare * own);
-    // If a loss is small, all gradients scale with its difference.
-    if (is_activation_gradient(record))
-      limits.norm = std::max({limits.norm, kGain * source.rms, kink});
-  }
-  if (record.kind == Role::kOutput && source.equal && is_narrow(unit_of(record))) {
-    const double error = unit / std::sqrt(static_cast<double>(apart.count));
-    limits.mean = std::max(kMeanLimit * error, kMeanShare * unit);
+  const uint16_t kind = kind_of(record);
+  const Roundoff roundoff = roundoff_of(source.unit, {&record, &cand.record});
+  const double scale = (kind & kValues) != 0 ? 1 : cancelled(kind, base, apart, source);
+  const double share = sources_.signs_of(record).rms;
+  const auto count = static_cast<double>(apart.count);
+  const auto allowed = [&](const BirthRow& row) {
+    switch (row.against) {
+      case Against::kWideSums:
+      case Against::kOwnSums:
+      case Against::kCasts: return row.limit * scale * roundoff.of(row.against);
+      case Against::kUnit: return row.limit * roundoff.largest();
+      case Against::kMeanError: return row.limit * roundoff.largest() / std::sqrt(count);
+      case Against::kBorn: return row.limit * born(roundoff);
+      case Against::kSources: return row.limit * scale * source.rms;
+      case Against::kLoss: {
+        const double rows = std::sqrt(static_cast<double>(source.rows));
+        return row.limit * scale * std::max(unit_roundoff(format::DType::kF32), source.rms / rows);
+      }
+      case Against::kBefore: return row.limit * sources_.of_buffer_before(record);
+      case Against::kSigns: return row.limit * std::sqrt(share);
+      case Against::kOneSign: return share * count >= kRareFlips ? row.limit / std::sqrt(count) : 0;
+      case Against::kNoise: return noise == nullptr ? kNone : row.limit * noise->of(row.measure);
+      default: return row.limit;
+    }
+  };
+  Limits limits = kNoLimits;
+  for (const Field measure : {Field::kRms, Field::kNorm, Field::kMean, Field::kElement}) {
+    const bool is_held = measure == Field::kNorm ? apart.count >= kLeastForNorm
+                                                 : measure == Field::kRms || source.equal;
+    if (is_held) limits[static_cast<size_t>(measure)] = limit_of(table_, kind, measure, allowed);
   }
   return limits;
 }
 
 void Births::weigh(const Apart& apart, const Limits& limits, const Difference& source,
                    Comparison& comparison) const {
-  struct Part {
-    Field field;
-    double difference, limit;
-  };
-  const Part parts[] = {{Field::kRms, apart.rms, limits.rms},
-                        {Field::kNorm, apart.norm, limits.norm},
-                        {Field::kMean, apart.mean, limits.mean},
-                        {Field::kElement, apart.element, limits.element}};
   comparison.z = -1;
-  for (const Part& part : parts) {
-    const double z =
-        part.limit > 0 ? part.difference / part.limit : (part.difference > 0 ? kInfinite : 0);
+  const std::array differences = {apart.rms, apart.norm, apart.mean, apart.element};
+  for (size_t i = 0; i < limits.size(); ++i) {
+    const double difference = differences[i], limit = limits[i];
+    const double z = limit > 0 ? difference / limit : (difference > 0 ? kInfinite : 0);
     if (z <= comparison.z) continue;
-    comparison.field = part.field;
-    comparison.difference = part.difference;
-    comparison.tolerance = part.limit;
+    comparison.field = static_cast<Field>(i);
+    comparison.difference = difference;
+    comparison.tolerance = limit;
     comparison.z = z;
-    comparison.exact = part.field == Field::kRms ? apart.exact : part.field == Field::kElement;
+    comparison.exact =
+        comparison.field == Field::kRms ? apart.exact : comparison.field == Field::kElement;
   }
   comparison.born = comparison.z > 1 && std::isfinite(source.rms);
 }
@@ -171,18 +187,10 @@ void Births::weigh(const Apart& apart, const Limits& limits, const Difference& s
 /// Judges a float value with statistics in both runs and different bits.
 void Births::decide(const ValueView& base, const ValueView& cand, const Apart& apart,
                     const Difference& source, const NoiseBand* noise, Comparison& comparison) {
-  Limits limits = limits_of(base, cand, apart, source);
-  const double own = std::max(own_rounding(base.record), sum_rounding(source.unit));
-  if (noise != nullptr) {
-    limits.rms = std::max(limits.rms, kNoiseGain * noise->rms);
-    limits.norm = std::max(limits.norm, kNoiseGain * noise->norm);
-    limits.mean = std::max(limits.mean, kNoiseGain * noise->mean);
-    limits.element = std::max(limits.element, kElementGain * limits.rms);
-  }
-  weigh(apart, limits, source, comparison);
+  weigh(apart, limits_of(base, cand, apart, source, noise), source, comparison);
   if (comparison.z > 1) {
     comparison.verdict = Class::kDiverged;
-  } else if (apart.rms <= own || noise != nullptr) {
+  } else if (apart.rms <= born(roundoff_of(source.unit, {&base.record})) || noise != nullptr) {
     comparison.verdict = Class::kWithinNoise;
   } else {
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
@@ -190,19 +198,20 @@ void Births::decide(const ValueView& base, const ValueView& cand, const Apart& a
 }
 
 /// The class of the difference of a value's sources.
-Class Births::class_of(const Difference& source) {
+Class Births::class_of(const Difference& source) const {
   if (source.equal) return Class::kIdentical;
   if (source.other_shape) return Class::kOtherForm;
   if (!source.known) return Class::kBitDifference;
-  return source.rms <= sum_rounding(source.unit) ? Class::kWithinNoise : Class::kSuspicious;
+  return source.rms <= born(roundoff_of(source.unit, {})) ? Class::kWithinNoise
+                                                          : Class::kSuspicious;
 }
 
 void Births::judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
                            const Difference& source, Comparison& comparison) const {
   if (comparison.field == Field::kRms) {
-    weigh(apart, limits_of(base, cand, apart, source), source, comparison);
+    weigh(apart, limits_of(base, cand, apart, source, nullptr), source, comparison);
     comparison.like_rounding = comparison.z <= 1;
-    weigh(apart, {0, 0, 0, 0}, source, comparison);
+    weigh(apart, {}, source, comparison);
   }
   comparison.verdict = std::max(comparison.verdict, Class::kDiverged);
   comparison.born = is_update(base.record) ? sources_.is_clean(base.record) : source.equal;
@@ -244,13 +253,13 @@ void Births::judge(uint32_t match, const ValueView& base, const ValueView& cand,
   } else if (is_exact) {
     judge_exactly(base, cand, apart, source, comparison);
   } else if (is_float && allowed) {
-    weigh(apart, {.rms = *allowed, .norm = *allowed}, source, comparison);
+    weigh(apart, {*allowed, *allowed, kInfinite, kInfinite}, source, comparison);
     comparison.verdict = comparison.z > 1 ? Class::kDiverged : Class::kWithinNoise;
     comparison.born = comparison.z > 1 && source.rms <= *allowed;
   } else if (is_float && is_update(record) && !sources_.is_clean(record) &&
              !(record.parted || cand.record.parted)) {
     // The effect of rounding on an optimizer is judged for all updates together.
-    weigh(apart, {}, source, comparison);
+    weigh(apart, kNoLimits, source, comparison);
     comparison.verdict = has_birth_ ? Class::kDiverged : Class::kSuspicious;
   } else if (is_float) {
     decide(base, cand, apart, source, noise, comparison);
@@ -306,7 +315,7 @@ void Births::take(uint32_t match, const ValueView& base, const ValueView& cand, 
     own.known = sources_.is_described(match) && source.known;
   }
   sources_.take(match, record, cand.record, own);
-  if (is_parameter_gradient(record.kind)) updates_.take_gradient(record, cand.record, apart);
+  if (is_parameter_gradient(record.kind)) updates_.take_gradient(record, cand.record);
   if (record.kind != Role::kParameter) return;
   if (is_update(record)) {
     updates_.take(match, base, cand, sources_.of_gradient(record), unit_of(record), !differs_);

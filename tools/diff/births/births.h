@@ -11,62 +11,18 @@
 /// Place:    rank_diff.h, one step after another, match by match in execution order.
 /// Threads:  not thread-safe.
 
+#include <array>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 
 #include "tools/diff/births/sources.h"
+#include "tools/diff/births/table.h"
 #include "tools/diff/births/updates.h"
 #include "tools/diff/compare/elements.h"
 #include "tools/diff/compare/noise.h"
 
 namespace convtrace::diff {
-
-/// Largest born difference that is rounding, in units of the roundoff. A sum in a type wider than
-/// the value's rounds once more at its end (measured: 3.6); a sum in the value's own type rounds at
-/// each term (measured: 93, with oneDNN's convolution).
-inline constexpr double kWideSumLimit = 8, kOwnSumLimit = 256;
-/// The same of f4e2m1fn and f8e8m0fnu, to which values of a wider type are rounded once. A step
-/// between neighbours is 1 to 4/3 units of the larger, so about half of the elements may be one
-/// step off. Not measured on models; 8 units would be larger than the values.
-inline constexpr double kCastLimit = 1;
-/// Largest change of a norm, relative to the sources' difference: a norm averages over the
-/// elements, so it changes less than they do. Measured: 0.48; 1.13 where products are truncated.
-inline constexpr double kNormGain = 1.5;
-/// Largest change of a norm, relative to the limit of born rounding. A rounded scale, such as the
-/// divisor of a spectral norm, changes all elements alike: measured 3.9 units of the roundoff.
-inline constexpr double kNormShare = 5.0 / 8;
-inline constexpr uint64_t kLeastForNorm = 256;
-/// Largest change of the mean of an output in 16 bits whose sources are equal: in standard errors
-/// of rounding (measured: 4.8), or as a share of the roundoff (measured: 0.04), since rounding
-/// errors of values that lie close together are alike and do not average out.
-inline constexpr double kMeanLimit = 10, kMeanShare = 0.1;
-/// Largest difference of one stored element of a value whose sources are equal, by the limit for
-/// the root mean square of all elements. Measured: 1.2.
-inline constexpr double kElementGain = 4;
-/// A gradient of a parameter is a sum over rows. Its difference is compared with the norm of the
-/// terms, in units of the roundoff. Measured: 19; 270 in f32, where a bias may be added up row by
-/// row.
-inline constexpr double kGradientLimit = 32, kOwnGradientLimit = 1024;
-/// Largest norm of the terms, relative to the norm of their sum, where the terms are unknown: for a
-/// parameter that a module uses between its calls of others. Measured: 0.3 in 4,228 gradients of 4
-/// models.
-inline constexpr double kBetweenCalls = 2;
-/// A function with a kink (ReLU, a maximum) passes a gradient on or not by the sign of a value: of
-/// values that differ by d (relative) a share of d / pi has another sign, so gradients differ by
-/// 0.8 sqrt(d). Measured: 3.8, over several such layers. In a small tensor one element or none has
-/// another sign: 1.44 times the root of its share, which kOneFlipGain bounds.
-inline constexpr double kKinkGain = 5, kOneFlipGain = 2;
-/// Expected number of elements with another sign from which one such element is allowed: once in a
-/// thousand gradients, since a run has more gradients than that.
-inline constexpr double kRareFlips = 1e-3;
-/// Largest difference of a loss, by that of the value it averages divided by the root of its rows.
-/// Measured: 5.1.
-inline constexpr double kLossLimit = 16;
-/// Largest difference that is noise, by that among repetitions of the baseline: two estimates of
-/// one distance by sketches may differ by a factor of 2.
-inline constexpr double kNoiseGain = 3;
 
 /// The choice of whether rounding may make the two runs differ.
 enum class Exactness : uint8_t {
@@ -80,8 +36,8 @@ using CompareStored =
 
 class Births {
  public:
-  Births(format::Definitions& names, Exactness exactness)
-      : exactness_(exactness), sources_(names) {}
+  Births(format::Definitions& names, Exactness exactness, std::span<const BirthRow> table)
+      : exactness_(exactness), table_(table), sources_(names), updates_(table) {}
 
   /// @param matches   of the step; must outlive its judgement.
   /// @param arranged  the step's data may be arranged in another way (arranged.h): values that are
@@ -121,20 +77,30 @@ class Births {
   void use_tf32() { tf32_ = true; }
 
  private:
-  struct Limits {
-    static constexpr double kNone = std::numeric_limits<double>::infinity();
-    double rms = kNone, norm = kNone, mean = kNone, element = kNone;
+  using Limits = std::array<double, 4>;  ///< by Field, up to kElement
+  /// The largest unit roundoff of a value and its sources.
+  struct Roundoff {
+    std::array<double, 3> units{};  ///< by Against, up to kCasts
+
+    [[nodiscard]] double of(Against type) const { return units[static_cast<size_t>(type)]; }
+    [[nodiscard]] double largest() const { return std::ranges::max(units); }
   };
 
   [[nodiscard]] Apart measure_pair(const ValueView& base, const ValueView& cand) const;
   [[nodiscard]] double unit_of(const ValueRecord& record) const;
-  [[nodiscard]] Limits limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
+  [[nodiscard]] uint16_t kind_of(const ValueRecord& record) const;
+  /// @param of_sources  their largest unit roundoff; 0: none.
+  [[nodiscard]] Roundoff roundoff_of(double of_sources,
+                                     std::initializer_list<const ValueRecord*> values) const;
+  [[nodiscard]] double born(const Roundoff& roundoff) const;
+  [[nodiscard]] double cancelled(uint16_t kind, const ValueView& base, const Apart& apart,
                                  const Difference& source) const;
+  /// @param noise  null: there are no repetitions.
+  [[nodiscard]] Limits limits_of(const ValueView& base, const ValueView& cand, const Apart& apart,
+                                 const Difference& source, const NoiseBand* noise) const;
   void weigh(const Apart& apart, const Limits& limits, const Difference& source,
              Comparison& comparison) const;
-  [[nodiscard]] double kink_limit(const ValueRecord& record, const Apart& apart) const;
-  [[nodiscard]] static Limits loss_limits(const Apart& apart, const Difference& source);
-  [[nodiscard]] static Class class_of(const Difference& source);
+  [[nodiscard]] Class class_of(const Difference& source) const;
   void judge_exactly(const ValueView& base, const ValueView& cand, const Apart& apart,
                      const Difference& source, Comparison& comparison) const;
   void judge_discrete(const Difference& source, Comparison& comparison) const;
@@ -144,6 +110,7 @@ class Births {
               const Difference& source, const NoiseBand* noise, Comparison& comparison);
 
   Exactness exactness_;
+  std::span<const BirthRow> table_;
   bool tf32_ = false, arranged_ = false;
   std::span<const Match> matches_;
   bool has_birth_ = false;  ///< a fault was found: later differences are no measure of rounding

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "tools/diff/births/sources.h"
-
 namespace convtrace::diff {
 namespace {
 
@@ -53,11 +51,6 @@ double apart_in_norm(double a, double b) {
   return a == b ? 0 : 1 - std::sqrt(std::min(a, b) / std::max(a, b));
 }
 
-/// @return the chance deviation of a sum of sketch products, from the sum of their squares.
-double by_chance(double spread) {
-  return kChance * std::sqrt(spread / static_cast<double>(Sketch::kBuckets));
-}
-
 Comparison diverged(double difference, double limit) {
   return {.verdict = Class::kDiverged,
           .field = Field::kUpdate,
@@ -73,17 +66,15 @@ Comparison diverged(double difference, double limit) {
 void Updates::Update::add(const Update& other) {
   base += other.base;
   cand += other.cand;
-  apart += other.apart;
   apart_weight += other.apart_weight;
   apart_weight_norms += other.apart_weight_norms;
-  update_spread += other.update_spread;
-  weight_spread += other.weight_spread;
+  spread += other.spread;
 }
 
 void Updates::begin_step() {
   updates_.clear();
   held_back_.clear();
-  base_gradients_ = cand_gradients_ = gradients_apart_ = 0;
+  base_gradients_ = cand_gradients_ = 0;
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
@@ -94,9 +85,8 @@ void Updates::begin_with(const ValueView& base, const ValueView& cand) {
   before_[parameter_key(base.record)] = {buckets_of(base), buckets_of(cand)};
 }
 
-void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart) {
-  if (base.kind == Role::kUnclipped || std::isnan(apart.size)) return;
-  gradients_apart_ += apart.rms * apart.size * apart.rms * apart.size;
+void Updates::take_gradient(const ValueRecord& base, const ValueRecord& cand) {
+  if (base.kind == Role::kUnclipped || std::isnan(base.stats.l2 + cand.stats.l2)) return;
   base_gradients_ += base.stats.l2 * base.stats.l2;
   cand_gradients_ += cand.stats.l2 * cand.stats.l2;
 }
@@ -108,7 +98,8 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   else
     find_held_back(match, base, cand, unit, all_equal || gradient == 0.0);
   if (!is_sketched(base, cand)) return;
-  Parameter now{buckets_of(base), buckets_of(cand), gradient.value_or(0) > kUnlikeGradients};
+  Parameter now{buckets_of(base), buckets_of(cand),
+                gradient.value_or(0) > limit_of(table_, kUpdating)};
   const auto [entry, is_new] = before_.try_emplace(parameter_key(base.record), now);
   if (is_new) return;
   const Parameter before = entry->second;
@@ -129,11 +120,9 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   updates_.push_back({.match = match,
                       .base = product(in_base, in_base),
                       .cand = product(in_cand, in_cand),
-                      .apart = squared,
                       .apart_weight = product(apart, before.base),
                       .apart_weight_norms = std::sqrt(squared * weight),
-                      .update_spread = squared * update,
-                      .weight_spread = squared * weight,
+                      .spread = squared * update,
                       .gain = expected > 0 ? std::sqrt(squared / update) / expected : kNoGain});
 }
 
@@ -161,7 +150,7 @@ void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueV
                              std::optional<double> gradient, double unit) {
   if (base.record.held_back != cand.record.held_back) hold_back(match);
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
-  Norms now{a.l2 - b.l2, gradient.value_or(0) > kUnlikeGradients};
+  Norms now{a.l2 - b.l2, gradient.value_or(0) > limit_of(table_, kUpdating)};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
   if (is_new) return;
   const Norms before = entry->second;
@@ -178,30 +167,31 @@ void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueV
   updates_.push_back({.match = match,
                       .base = base.record.moved * base.record.moved,
                       .cand = cand.record.moved * cand.record.moved,
-                      .apart = apart * apart,
                       // Each norm is estimated by itself, with an error of the root of 2 / kBuckets
                       // of its square.
-                      .update_spread = 4 * moved * moved * moved * moved,
+                      .spread = 4 * moved * moved * moved * moved,
                       .gain = expected > 0 ? apart / moved / expected : kNoGain});
 }
 
 Updates::Measured Updates::in_norm(const Update& update) const {
-  const double of_gradients = kUpdateNormGain * apart_in_norm(base_gradients_, cand_gradients_);
-  const double chance = by_chance(update.update_spread) / std::max(update.base, update.cand);
+  const auto allowed = [&](const BirthRow& row) {
+    if (row.against == Against::kNorms)
+      return row.limit * apart_in_norm(base_gradients_, cand_gradients_);
+    if (row.against == Against::kOne) return row.limit;
+    const double chance = std::sqrt(update.spread / static_cast<double>(Sketch::kBuckets));
+    return row.limit * chance / std::max(update.base, update.cand);
+  };
   return {apart_in_norm(update.base, update.cand),
-          std::max({kUpdateNormLimit, of_gradients, chance})};
+          limit_of(table_, kUpdateNorms, Field::kUpdate, allowed)};
 }
 
 Updates::Measured Updates::along_weights(const Update& update) const {
-  // The cosine by chance of two vectors of few dimensions; for many dimensions it is by_chance()
-  // over the norms.
-  const double off = by_chance(update.weight_spread) / update.apart_weight_norms;
   return {std::abs(update.apart_weight) / update.apart_weight_norms,
-          std::max(kDecayLimit, off / std::sqrt(1 + off * off))};
+          limit_of(table_, kUpdateCosines)};
 }
 
 Updates::Measured Updates::by_gradient(const Update& update) const {
-  return {update.gain, kUpdateGain};
+  return {update.gain, limit_of(table_, kUpdateGains)};
 }
 
 std::vector<UpdateFault> Updates::beyond(Measure measure, const Measured& together) const {
@@ -217,15 +207,13 @@ std::vector<UpdateFault> Updates::beyond(Measure measure, const Measured& togeth
 
 std::vector<UpdateFault> Updates::judge() {
   if (!held_back_.empty()) return held_back_;
-  const double gradients = std::max(base_gradients_, cand_gradients_);
-  gradients_were_unlike_ |= gradients_apart_ > kUnlikeGradients * kUnlikeGradients * gradients;
   Update sum;
   std::vector<double> gains;
   for (const Update& update : updates_) {
     sum.add(update);
     if (update.gain != kNoGain) gains.push_back(update.gain);
   }
-  if (gradients_were_unlike_ || sum.base <= 0 || sum.cand <= 0) return {};
+  if (sum.base <= 0 || sum.cand <= 0) return {};
   for (const Measure measure : {&Updates::in_norm, &Updates::along_weights}) {
     const Measured together = (this->*measure)(sum);
     if (together.difference > together.limit) return beyond(measure, together);
@@ -233,8 +221,9 @@ std::vector<UpdateFault> Updates::judge() {
   if (gains.empty()) return {};
   const auto middle = gains.begin() + static_cast<ptrdiff_t>(gains.size() / 2);
   std::ranges::nth_element(gains, middle);
-  if (*middle <= kUpdateGain) return {};
-  return beyond(&Updates::by_gradient, {*middle, kUpdateGain});
+  const double limit = limit_of(table_, kUpdateGains);
+  return *middle > limit ? beyond(&Updates::by_gradient, {*middle, limit})
+                         : std::vector<UpdateFault>{};
 }
 
 }  // namespace convtrace::diff

@@ -15,32 +15,14 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "tools/diff/compare/compare.h"
+#include "tools/diff/births/table.h"
 
 namespace convtrace::diff {
 
-/// Largest deviation from 1 of the ratio of the two runs' norms of all updates. Measured: 0.013; a
-/// learning rate that is 10 % off gives 0.1.
-inline constexpr double kUpdateNormLimit = 0.05;
-/// Largest cosine between the difference of the updates and the parameters, each parameter weighed
-/// by the product of both norms. Measured: 0.78; another weight decay gives 1.
-inline constexpr double kDecayLimit = 0.85;
-/// Largest chance deviation of a scalar product that is estimated from two sketches, in standard
-/// deviations. One standard deviation is the product of the norms divided by the root of kBuckets;
-/// five occur less than once in a million steps.
-inline constexpr double kChance = 5;
-/// Largest difference of the norms of all updates, relative to that of the norms of all gradients.
-inline constexpr double kUpdateNormGain = 2;
-/// Relative difference of all gradients together from which on updates are not judged any more, and
-/// of one parameter's gradient from which on its updates are left out: in this and all later steps,
-/// since an optimizer keeps averages of past gradients.
-inline constexpr double kUnlikeGradients = 0.5;
-/// Largest difference of an update, for the median parameter, by the root of its gradient's
-/// difference. Measured: 2.5.
-inline constexpr double kUpdateGain = 4;
 /// Relative error of a norm that is made of the norms of pieces: docs/recording.md "Statistics".
 inline constexpr double kNormError = 1e-6;
 
@@ -52,11 +34,13 @@ struct UpdateFault {
 
 class Updates {
  public:
+  explicit Updates(std::span<const BirthRow> table) : table_(table) {}
+
   void begin_step();
   /// Records a parameter before the first step.
   void begin_with(const ValueView& base, const ValueView& cand);
   /// Records a gradient as the optimizer gets it.
-  void take_gradient(const ValueRecord& base, const ValueRecord& cand, const Apart& apart);
+  void take_gradient(const ValueRecord& base, const ValueRecord& cand);
   /// Records a parameter after a step. @param match  comes back from judge().
   /// @param gradient   relative difference of its gradient, if that is known.
   /// @param unit       roundoff of its type.
@@ -73,12 +57,10 @@ class Updates {
   struct Update {
     uint32_t match = 0;
     double base = 0, cand = 0;      ///< squared norms
-    double apart = 0;               ///< squared norm of the difference
     double apart_weight = 0;        ///< scalar product of the difference and the parameter
     double apart_weight_norms = 0;  ///< product of their norms
-    /// Products of squared norms, which bound the errors of scalar products of sketches.
-    double update_spread = 0, weight_spread = 0;
-    double gain = 0;  ///< difference of the update, relative to the explained one
+    double spread = 0;  ///< product of squared norms, which bounds the error of a sketched one
+    double gain = 0;    ///< difference of the update, relative to the explained one
 
     void add(const Update& other);
   };
@@ -110,14 +92,13 @@ class Updates {
     bool had_unlike_gradient = false;
   };
 
+  std::span<const BirthRow> table_;
   std::unordered_map<uint64_t, Parameter> before_;
   std::unordered_map<uint64_t, std::array<uint64_t, 2>> hashes_before_;  ///< the baseline's first
   std::unordered_map<uint64_t, Norms> norms_before_;
-  bool gradients_were_unlike_ = false;
   std::vector<Update> updates_;         ///< the updates of this step
   std::vector<UpdateFault> held_back_;  ///< updates that one run, or one rank of it, has not made
-  /// Squared norms of all gradients, and of their differences.
-  double base_gradients_ = 0, cand_gradients_ = 0, gradients_apart_ = 0;
+  double base_gradients_ = 0, cand_gradients_ = 0;  ///< squared norms of all
 };
 
 }  // namespace convtrace::diff

@@ -24,6 +24,10 @@ struct NoiseBand {
   bool bits = false;                   ///< the hashes differ, too
 
   void widen(const NoiseBand& other);
+  /// Of an element no difference of its own is known.
+  [[nodiscard]] double of(Field measure) const {
+    return measure == Field::kNorm ? norm : measure == Field::kMean ? mean : rms;
+  }
 };
 
 class NoiseModel {

@@ -193,8 +193,8 @@ class Diff {
       return false;
     result.why_exact = "the runs divide their work among ranks in two ways";
     const EqualSteps nothing_equal;
-    RankDiff diff(names_, launches_, nothing_equal, inputs_.rules, Exactness::kInexact, rows_,
-                  part);
+    RankDiff diff(names_, launches_, nothing_equal, inputs_.rules, Exactness::kInexact,
+                  inputs_.table, rows_, part);
     prepare(diff, base_file, cand_file, differences);
     diff.excuse_layouts();
     WholeRuns runs(base, cand, names_, inputs_.rules);
@@ -328,7 +328,8 @@ class Diff {
                          all_repeat(base_file, part.rank));
     result.exact = exact.exactness == Exactness::kExact;
     result.why_exact = exact.why;
-    RankDiff diff(names_, launches_, equal, inputs_.rules, exact.exactness, rows, part);
+    RankDiff diff(names_, launches_, equal, inputs_.rules, exact.exactness, inputs_.table, rows,
+                  part);
     SnapshotPairs stored(base->reader(), cand->reader());
     diff.use_stored(
         [&stored](const ValueRecord& a, const ValueRecord& b) { return stored.compare(a, b); });

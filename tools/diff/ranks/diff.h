@@ -5,6 +5,7 @@
 /// Source:   docs/comparison.md.
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct DiffInputs {
   std::string base, cand;
   std::vector<std::string> noise{};  ///< other runs of the baseline
   DiffRules rules{};
+  std::span<const BirthRow> table = kBirthRows;  ///< the limits of rounding
   /// Ranks of which every value is read, so that they are compared with each other. Of the others
   /// a step is not read whose sums are equal in both runs. One verdict either way.
   settings::StepSet ranks{};

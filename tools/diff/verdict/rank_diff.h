@@ -61,7 +61,8 @@ class RankDiff {
   /// @param names, launches  of all streams. @param equal  the steps that the streams leave out.
   /// @param rows may be null. @param part  gets what is found; outlives this.
   RankDiff(format::Definitions& names, LaunchKeys& launches, const EqualSteps& equal,
-           const DiffRules& rules, Exactness exactness, RowSink* rows, RankPart& part)
+           const DiffRules& rules, Exactness exactness, std::span<const BirthRow> table,
+           RowSink* rows, RankPart& part)
       : reporter_(names, part.rank),
         names_(names),
         launches_(launches),
@@ -71,7 +72,7 @@ class RankDiff {
         tolerances_(names, rules.tolerances),
         ignored_(names, rules.ignored),
         dimensions_(rules.dimensions),
-        births_(names, exactness),
+        births_(names, exactness, table),
         part_(part) {}
 
   RankDiff(const RankDiff&) = delete;

@@ -12,15 +12,17 @@
 namespace convtrace::test {
 
 /// Writes the runs and compares them. Their metadata are alike as a rule: unless `rules` says
-/// otherwise they count as runs that need not repeat.
+/// otherwise they count as runs that need not repeat. @param table  the limits of rounding.
 inline diff::DiffResult compared(const Run& base, const Run& cand,
                                  const std::vector<Run>& noise = {},
-                                 const diff::DiffRules& rules = {}) {
+                                 const diff::DiffRules& rules = {},
+                                 std::span<const diff::BirthRow> table = diff::kBirthRows) {
   const TempDir dir;
   base.write(dir / "base.ctrace");
   cand.write(dir / "cand.ctrace");
   diff::DiffInputs inputs{.base = dir / "base.ctrace", .cand = dir / "cand.ctrace"};
   inputs.rules = rules;
+  inputs.table = table;
   if (rules.exact == diff::ExactChoice::kAuto) inputs.rules.exact = diff::ExactChoice::kOff;
   for (const Run& run : noise) {
     inputs.noise.push_back(dir / ("noise" + std::to_string(inputs.noise.size()) + ".ctrace"));

@@ -14,54 +14,17 @@ using diff::Verdict;
 using format::DType;
 using format::Phase;
 using test::chain;
+using test::Change;
 using test::compared;
 using test::kF32;
 using test::noisy;
 using test::Run;
+using test::trained;
 using test::value;
 using test::where;
 using test::Where;
 
 const Run kEqual = chain(0, 0);
-
-/// How the candidate's gradients and its optimizer differ from the baseline's.
-struct Change {
-  double error = 0;   ///< of gradients, in no particular direction
-  double gain = 1;    ///< of that error in updates, as an adaptive optimizer has it
-  double lean = 0;    ///< share of that which makes updates point along the weights
-  double factor = 1;  ///< of gradients
-  double rate = 1e-2;
-  double decay = 0;
-};
-
-/// One step of parameters that are each moved by `rate` of a gradient in bf16 and shrunk by
-/// `decay`.
-Run trained(const Change& change, std::string_view parameters = "abcdefgh") {
-  Run made;
-  for (const char& letter : parameters) {
-    const std::string scope(1, letter);
-    const std::vector<float> weight = noisy(0);
-    const std::vector<float> noise = noisy(1, static_cast<uint32_t>(letter));
-    std::vector<float> gradient = weight, updated = weight;
-    for (size_t i = 0; i < weight.size(); ++i) {
-      const float sign = i % 3 == 0 ? 1 : -1;
-      const double free = std::sqrt(1 - change.lean * change.lean) * (noise[i] - weight[i]);
-      const double error = change.error * (free + change.lean * sign * weight[i]);
-      gradient[i] = static_cast<float>(change.factor * weight[i] + error);
-      const auto taken = gradient[i] + static_cast<float>((change.gain - 1) * error);
-      updated[i] -= static_cast<float>(change.rate) * sign * taken +
-                    static_cast<float>(change.decay) * weight[i];
-    }
-    const auto add = [&](Phase phase, const char* slot, const std::vector<float>& values) {
-      made.add({.phase = phase, .scope = scope, .slot = slot, .values = values, .shape = {32, 32}});
-    };
-    add(Phase::kForward, "param:w", weight);
-    add(Phase::kBackward, "grad:w", gradient);
-    made.items.back().dtype = DType::kBF16;
-    add(Phase::kOptimizer, "param:w", updated);
-  }
-  return made;
-}
 
 bool is_update(const DiffResult& result) {
   return result.root && result.root->record.phase == Phase::kOptimizer &&

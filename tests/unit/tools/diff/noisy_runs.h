@@ -2,8 +2,10 @@
 /// @file noisy_runs.h
 /// Runs of made values that differ by so much, for tests of what counts as rounding.
 
+#include <cmath>
 #include <cstdint>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "tests/unit/tools/diff/run.h"
@@ -49,6 +51,45 @@ inline Run chain(double first, double second) {
 inline Run with_type(Run run, format::DType dtype) {
   for (Item& item : run.items) item.dtype = dtype;
   return run;
+}
+
+/// How the candidate's gradients and its optimizer differ from the baseline's.
+struct Change {
+  double error = 0;   ///< of gradients, in no particular direction
+  double gain = 1;    ///< of that error in updates, as an adaptive optimizer has it
+  double lean = 0;    ///< share of that which makes updates point along the weights
+  double factor = 1;  ///< of gradients
+  double rate = 1e-2;
+  double decay = 0;
+};
+
+/// One step of parameters that are each moved by `rate` of a gradient in bf16 and shrunk by
+/// `decay`.
+inline Run trained(const Change& change, std::string_view parameters = "abcdefgh") {
+  Run made;
+  for (const char& letter : parameters) {
+    const std::string scope(1, letter);
+    const std::vector<float> weight = noisy(0);
+    const std::vector<float> noise = noisy(1, static_cast<uint32_t>(letter));
+    std::vector<float> gradient = weight, updated = weight;
+    for (size_t i = 0; i < weight.size(); ++i) {
+      const float sign = i % 3 == 0 ? 1 : -1;
+      const double free = std::sqrt(1 - change.lean * change.lean) * (noise[i] - weight[i]);
+      const double error = change.error * (free + change.lean * sign * weight[i]);
+      gradient[i] = static_cast<float>(change.factor * weight[i] + error);
+      const auto taken = gradient[i] + static_cast<float>((change.gain - 1) * error);
+      updated[i] -= static_cast<float>(change.rate) * sign * taken +
+                    static_cast<float>(change.decay) * weight[i];
+    }
+    const auto add = [&](format::Phase phase, const char* slot, const std::vector<float>& values) {
+      made.add({.phase = phase, .scope = scope, .slot = slot, .values = values, .shape = {32, 32}});
+    };
+    add(format::Phase::kForward, "param:w", weight);
+    add(format::Phase::kBackward, "grad:w", gradient);
+    made.items.back().dtype = format::DType::kBF16;
+    add(format::Phase::kOptimizer, "param:w", updated);
+  }
+  return made;
 }
 
 }  // namespace convtrace::test
