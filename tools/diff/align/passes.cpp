@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/diff/align/reorder.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
 namespace {
@@ -17,9 +18,7 @@ struct Taken {
 std::unordered_map<RecordKey, Taken, KeyHash> taken_in(const StepRecords& step) {
   std::unordered_map<RecordKey, Taken, KeyHash> taken;
   for (const ValueRecord& record : step.values) {
-    if (record.kind != Role::kInput || record.key.phase != format::Phase::kData ||
-        record.dims_count == 0)
-      continue;
+    if (!is_data(record) || record.dims_count == 0) continue;
     RecordKey place = record.key;
     place.call = place.occurrence = 0;
     Taken& one = taken[place];

@@ -62,8 +62,7 @@ void Sources::take_alone(const StepRecords& step, std::span<const uint32_t> indi
   std::unordered_map<uint32_t, double> squares;
   for (const uint32_t i : indices) {
     const ValueRecord& record = step.values[i];
-    const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
-    if (record.kind == Role::kOutput && is_float)
+    if (record.kind == Role::kOutput && is_float(record))
       unit_alone_ = std::max(unit_alone_, unit_roundoff(record.dtype));
     if (record.kind != Role::kGradOutput || record.capture == format::Capture::kHash) continue;
     squares[record.key.scope.value] += record.stats.l2 * record.stats.l2;
@@ -141,14 +140,6 @@ Difference Sources::around(const ValueRecord& record, double size) const {
   return difference;
 }
 
-/// @return whether the value is data that a root module takes. A value that is made of outputs,
-/// such as a criterion's floating-point input, is not data.
-bool Sources::is_given(const ValueRecord& record) const {
-  if (record.key.phase != format::Phase::kData) return false;
-  const bool is_float = format::number_class(record.dtype) == format::NumberClass::kFloat;
-  return !is_float || forward_.count == 0;
-}
-
 /// The sources of data: none, unless it is an output of the step before.
 Difference Sources::of_kept(const ValueRecord& base, const ValueRecord& cand) const {
   const auto kept = outputs_before_.find(base.stats.hash);
@@ -193,7 +184,8 @@ Difference Sources::of(uint32_t match, const ValueView& base, const ValueView& c
   if (producer != kNoMatch) return differences_[producer];
   switch (record.kind) {
     case Role::kInput:
-      return is_given(record) ? of_kept(record, cand.record) : around(record, size);
+      return is_given(record, forward_.count > 0) ? of_kept(record, cand.record)
+                                                  : around(record, size);
     case Role::kOutput: {
       if (is_of_op(record)) {
         const auto inputs = ops_.find(call_key(record));

@@ -129,7 +129,6 @@ class Sources {
   [[nodiscard]] bool is_parametrized(const ValueRecord& record) const;
   [[nodiscard]] uint32_t parent_of(uint32_t scope) const;
   [[nodiscard]] uint32_t called(uint32_t scope) const;
-  [[nodiscard]] bool is_given(const ValueRecord& record) const;
   [[nodiscard]] Difference of_kept(const ValueRecord& base, const ValueRecord& cand) const;
   [[nodiscard]] Difference around(const ValueRecord& record, double size) const;
   [[nodiscard]] Difference parameters_of(uint32_t scope, double size) const;

@@ -34,7 +34,7 @@ struct UpdateFault {
 
 class Updates {
  public:
-  explicit Updates(std::span<const BirthRow> table) : table_(table) {}
+  explicit Updates(std::span<const BirthRow> table = kBirthRows) : table_(table) {}
 
   void begin_step();
   /// Records a parameter before the first step.

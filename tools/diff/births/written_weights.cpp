@@ -10,8 +10,7 @@ namespace {
 
 /// @return whether the size of a difference from the record can be measured.
 bool is_measured_value(const ValueRecord& record) {
-  return record.capture != format::Capture::kHash &&
-         format::number_class(record.dtype) == format::NumberClass::kFloat;
+  return record.capture != format::Capture::kHash && is_float(record);
 }
 
 /// @return the relative difference of two records; 0 if every bit is equal.

@@ -133,6 +133,18 @@ struct Comparison {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == Role::kInput;
 }
+[[nodiscard]] inline bool is_float(const ValueRecord& record) {
+  return format::number_class(record.dtype) == format::NumberClass::kFloat;
+}
+/// @return whether the value is an input of a root module, or of a criterion.
+[[nodiscard]] inline bool is_data(const ValueRecord& record) {
+  return record.kind == Role::kInput && record.key.phase == format::Phase::kData;
+}
+/// @return whether the value is data from outside. Floats behind an output may be made of it, such
+/// as a criterion's.
+[[nodiscard]] inline bool is_given(const ValueRecord& record, bool is_behind_output) {
+  return is_data(record) && !(is_behind_output && is_float(record));
+}
 /// The outcome of comparing a set of values.
 enum class Shown : uint8_t { kNotCompared, kEqual, kDifferent };
 

@@ -25,10 +25,6 @@ std::array<std::optional<RecordKey>, 2> likenesses(const RecordKey& key) {
 
 bool is_measured(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
 
-bool is_float(const ValueRecord& record) {
-  return format::number_class(record.dtype) == format::NumberClass::kFloat;
-}
-
 /// A repetition in another precision has other bits, which counts for floats only.
 bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
   return a.stats.count == b.stats.count && (a.dtype == b.dtype || (is_float(a) && is_float(b)));

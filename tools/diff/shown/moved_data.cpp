@@ -5,6 +5,7 @@
 #include "format/model/dtype.h"
 #include "tools/common/element.h"
 #include "tools/common/text.h"
+#include "tools/diff/compare/compare.h"
 
 namespace convtrace::diff {
 namespace {
@@ -18,17 +19,15 @@ uint64_t place_of(const ValueRecord& record) {
 
 }  // namespace
 
-bool MovedData::is_data(const ValueRecord& record) {
-  return record.kind == Role::kInput &&
-         (record.key.phase == format::Phase::kData ||
-          (record.of_loss && format::number_class(record.dtype) != format::NumberClass::kFloat));
+bool MovedData::is_taken(const ValueRecord& record) {
+  return is_data(record) || (record.kind == Role::kInput && record.of_loss && !is_float(record));
 }
 
 void MovedData::take(const StepRecords& step, bool in_base) {
   OfRun& run = runs_[in_base ? 0 : 1];
   const uint64_t root = items_.empty() ? 0 : items_.front().place;
   for (const ValueRecord& record : step.values) {
-    if (!is_data(record)) continue;
+    if (!is_taken(record)) continue;
     const uint64_t place = place_of(record);
     if (run.kept < kMost) {
       run.places[place].push_back({record.stats.hash, step.step, record.key.call});
@@ -60,13 +59,13 @@ void MovedData::compare_sums(uint32_t step) {
 void MovedData::begin(const StepRecords& base, const StepRecords& cand,
                       std::span<const Match> matches, const Match& root, std::string what) {
   const ValueRecord& first = base.values[root.base];
-  if (!is_data(first)) return;
+  if (!is_taken(first)) return;
   const auto number = [&](const StepRecords& step, uint32_t at, size_t run) {
     const uint64_t place = place_of(step.values[at]);
     const auto known = runs_[run].places.find(place);
     size_t before = known == runs_[run].places.end() ? 0 : known->second.size();
     for (uint32_t i = 0; i < at; ++i)
-      before += is_data(step.values[i]) && place_of(step.values[i]) == place;
+      before += is_taken(step.values[i]) && place_of(step.values[i]) == place;
     return before;
   };
   const auto add = [&](const Match& match) {
@@ -74,13 +73,12 @@ void MovedData::begin(const StepRecords& base, const StepRecords& cand,
                       {number(base, match.base, 0), number(cand, match.cand, 1)}});
   };
   add(root);
-  // After an output, the floats that code between modules passes to a criterion are made of it.
-  bool is_made = false;
+  bool is_behind_output = false;
   for (const Match& match : matches) {
     const ValueRecord &a = base.values[match.base], &b = cand.values[match.cand];
-    is_made |= a.kind == Role::kOutput;
-    const bool is_given = !is_made || format::number_class(a.dtype) != format::NumberClass::kFloat;
-    if (match.base != root.base && is_given && is_data(a) && is_data(b) &&
+    is_behind_output |= a.kind == Role::kOutput;
+    const bool is_made = is_data(a) && !is_given(a, is_behind_output);
+    if (match.base != root.base && !is_made && is_taken(a) && is_taken(b) &&
         a.key.call == first.key.call && place_of(a) == place_of(b))
       add(match);
   }

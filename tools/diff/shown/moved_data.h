@@ -39,7 +39,7 @@ class MovedData {
   [[nodiscard]] std::optional<ShownCause> cause() const;
 
   /// @return whether a record is data: an input of the model, or the labels of a loss.
-  [[nodiscard]] static bool is_data(const ValueRecord& record);
+  [[nodiscard]] static bool is_taken(const ValueRecord& record);
 
  private:
   static constexpr size_t kMost = 1 << 16;

@@ -20,10 +20,6 @@ OfCall call_of(const ValueRecord& record, std::string_view number = {}) {
   return {record.key.scope.value, record.key.call, number};
 }
 
-bool is_data(const ValueRecord& record) {
-  return record.kind == Role::kInput && record.key.phase == format::Phase::kData;
-}
-
 bool judges(const ValueRecord& record) {
   return is_parameter_gradient(record.kind) || record.kind == Role::kLoss;
 }
@@ -33,19 +29,17 @@ bool judges_alone(const StepRecords& step, std::span<const uint32_t> alone) {
 }
 
 /// @return whether as much data of each input in a step have the same numbers. Of more data, padding
-/// as a rule, it is not known. Floats that a root takes behind the first output, such as a
-/// criterion, are made of outputs, whose rounding differs.
+/// as a rule, it is not known. What is made of outputs differs by rounding, but an input that was
+/// given before the first output is given in each call.
 bool has_same_numbers(const StepPair& pair) {
   std::map<std::pair<uint32_t, uint32_t>, std::array<Sums, 2>> totals;
   for (const StepRecords* step : {&pair.base, &pair.cand}) {
     bool is_behind_output = false;
     for (const ValueRecord& record : step->values) {
       is_behind_output |= record.kind == Role::kOutput;
-      if (!is_data(record)) continue;
       const std::pair input(record.key.scope.value, record.key.slot.value);
-      const bool is_made = is_behind_output && !totals.contains(input) &&
-                           format::number_class(record.dtype) == format::NumberClass::kFloat;
-      if (!is_made) totals[input][step == &pair.cand ? 1 : 0].add(record);
+      if (is_given(record, is_behind_output && !totals.contains(input)))
+        totals[input][step == &pair.cand ? 1 : 0].add(record);
     }
   }
   return std::ranges::all_of(totals, [](const auto& entry) {

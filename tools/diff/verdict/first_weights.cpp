@@ -95,9 +95,6 @@ std::optional<bool> FirstWeights::begin_alike(const StepRecords* base, const Ste
 
 bool FirstWeights::take_same_data(const StepRecords* base, const StepRecords* cand) {
   if (base == nullptr || cand == nullptr) return false;
-  const auto is_data = [](const ValueRecord& record) {
-    return record.kind == Role::kInput && record.key.phase == format::Phase::kData;
-  };
   std::unordered_map<RecordKey, uint64_t, KeyHash> data;
   for (const ValueRecord& record : base->values)
     if (is_data(record)) data.try_emplace(record.key, record.stats.hash);

@@ -18,17 +18,13 @@ namespace {
 /// Values of the same step shown before and after the root.
 constexpr uint32_t kAround = 12;
 
-/// @return whether a value is an input that was computed between modules, and not data: inputs of a
-/// criterion are made of outputs.
+/// @return whether a value is an input that was computed between modules, and not data.
 bool is_made_between(const StepPair& pair, uint32_t match) {
   const ValueRecord& record = pair.base_of(match);
-  if (record.kind != Role::kInput) return false;
-  if (record.key.phase != format::Phase::kData) return true;
-  if (format::number_class(record.dtype) != format::NumberClass::kFloat) return false;
-  for (uint32_t m = 0; m < match; ++m) {
-    if (pair.base_of(m).kind == Role::kOutput) return true;
-  }
-  return false;
+  bool is_behind_output = false;
+  for (uint32_t m = 0; m < match && !is_behind_output; ++m)
+    is_behind_output = pair.base_of(m).kind == Role::kOutput;
+  return record.kind == Role::kInput && !is_given(record, is_behind_output);
 }
 
 /// Finds the first differing input of the call that `match` belongs to, which may be `match`
