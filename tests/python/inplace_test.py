@@ -35,6 +35,9 @@ TOLD = {
     "wrong_data_behind_a_layer": ("error", "overwritten", "AddmmBackward0", "needed:mat1"),
     "wrong_data_behind_a_product": ("error", "overwritten", "MmBackward0", "needed:self"),
     "wrong_hook_of_a_gradient": ("error", "overwritten", "ExpBackward", "grad_output:0"),
+    "wrong_hook_of_a_layer": ("warning", "overwritten", "AddmmBackward0", "grad_output_hooked:0"),
+    "wrong_hook_past_the_count": ("warning", "overwritten", "AddmmBackward0", "grad_output_hooked:0"),
+    "wrong_hooks_of_both_layers": ("warning", "overwritten", "AddmmBackward0", "grad_output_hooked:0"),
     "wrong_state_of_an_object": ("warning", "overwritten", "MaskBackward", "state:Kept.mask"),
     "wrong_state_of_a_kernel": ("warning", "overwritten", "WrittenBackward", "state:Kept.mask"),
     "wrong_state_on_a_module": ("warning", "overwritten", "OwnedMaskBackward", "state:owner.mask"),
@@ -101,6 +104,7 @@ class Kept(ProgramTest):
                          r"saved:0 of op ExpBackward in .*is not what it was as saved:0 of op Exp in .*"
                          r"What op SquareBackward in .* left of its saved:0 is what lies there now")
         self.assertIn("only hooks of that module ran in between", said["wrong_hook_that_sorts"])
+        self.assertIn("one of them writes in place a gradient", said["wrong_hook_of_a_layer"])
         self.assertIn("others held that memory", said["wrong_saved_of_tanh"])
         self.assertNotIn("others held that memory", said["wrong_gradient_alone"])
         self.assertIn("No op that is recorded gave these bytes", said["wrong_batch_refilled"])

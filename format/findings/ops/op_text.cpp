@@ -118,6 +118,7 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
                      ", is not what it was as " + named(finding.made) + hashes +
                      ": it was written in between, and PyTorch does not tell. ";
+  const bool hooked = definitions.text(finding.reader.slot).starts_with("grad_output_hooked");
   if (finding.last.slot) text += named(finding.last) + ", behind that, still found it as it was. ";
   if (definitions.text(finding.reader.slot).starts_with("state")) {
     text +=
@@ -126,6 +127,12 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
             : "What lies there was first seen as " + named(finding.first) +
                   ": each call has its own, and the backward of this one gets that of another. ";
     text += "Keep what a backward needs on its ctx, or in memory of its own. ";
+  } else if (hooked) {
+    text +=
+        "Only hooks of that tensor ran in between: one of them writes in place a gradient that "
+        "autograd holds for another branch of the graph, too (a sum gives one to each operand). "
+        "Let "
+        "it return another tensor: clamp, not clamp_. ";
   } else if (finding.writer_known && !finding.op && is_in_call(finding.place, finding.made.place)) {
     text +=
         "It has the new bytes where the module's call ends, and only hooks of that module ran in "
@@ -147,7 +154,9 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
         "No op that is recorded gave these bytes: look for a hook, a kernel, code of NumPy, or a "
         "write through .data between the two, as into a buffer that is used again too early. ";
   }
-  if (definitions.text(finding.reader.slot).starts_with("lent:")) {
+  if (hooked) {
+    text += "If it is meant for all branches, nothing is wrong.";
+  } else if (definitions.text(finding.reader.slot).starts_with("lent:")) {
     text += "If no layer needs that data for its gradient, nothing is wrong.";
   } else if (finding.hint && definitions.text(finding.reader.slot).starts_with("state:")) {
     text += "If the program sets it on purpose behind the forward pass, nothing is wrong.";

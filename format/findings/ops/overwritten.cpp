@@ -47,6 +47,10 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (std::holds_alternative<format::Collective>(event)) ++collectives_;
   const auto* const stats = std::get_if<format::TensorStats>(&event);
   if (stats == nullptr || stats->value.storage == 0 || stats->bytes == 0) return;
+  if (!hooked_.empty() && stats->place.phase != format::Phase::kBackward) {
+    for (auto& [memory, finding] : hooked_) report(std::move(finding), findings);
+    hooked_.clear();
+  }
   const SlotRole role = roles_.of(stats->slot);
   if (role == SlotRole::kRunning && statistics_.size() < kMostStatistics)
     statistics_.insert(stats->value.storage);
@@ -61,6 +65,7 @@ void Overwritten::see(const format::Event& event, Findings& findings) {
   if (is_kept) return kept(*stats, role, findings);
   if (role == SlotRole::kState || role == SlotRole::kStateAfter)
     return state(*stats, role, findings);
+  if (role == SlotRole::kHooked) return hooked(*stats);
   if (role == SlotRole::kLent) return lent(*stats, findings);
   if (role == SlotRole::kNeeded) return needed(*stats, findings);
   if (role == SlotRole::kPacked) return packed(*stats, findings);
@@ -342,6 +347,25 @@ void Overwritten::gradient(const format::TensorStats& event, Findings& findings)
   confirm(output, event.header.step, findings);
   const uint64_t* const inside = event.op ? nullptr : passed_on_.find(output);
   if (inside != nullptr) confirm(*inside, event.header.step, findings);
+}
+
+/// Takes the record of a gradient behind the program's hooks, before the node of PyTorch's runs. Others
+/// hold it, or hooks have written it before: those of each holder may limit it alike.
+void Overwritten::hooked(const format::TensorStats& event) {
+  const uint64_t memory = key_of_place(event);
+  const auto before = hooked_.find(memory);
+  if (before != hooked_.end() && before->second.hash_after == event.stats.hash) {
+    hooked_.erase(before);
+    return;
+  }
+  const Seen* const come = came_.find(key_in_call(event));
+  if (come == nullptr || come->op || come->step != event.header.step ||
+      come->hash == event.stats.hash || come->collectives != collectives_ ||
+      hooked_.size() == kMostSuspected)
+    return;
+  OpFinding finding = finding_of(event, *come);
+  finding.loosely = true;  // a program may limit the gradient of all branches by one hook
+  hooked_.insert_or_assign(memory, std::move(finding));
 }
 
 /// An output takes part in the backward pass of a step: a suspicion about it is reported.

@@ -24,7 +24,9 @@
 ///   write it, or as a later op in the forward pass has found it, too. In host memory alone, since
 ///   records of a device arrive when the op around them has ended.
 /// - The gradient of a module's output, if its bytes differ when the backward of the op that made that
-///   output takes it (a hook) while others hold its memory.
+///   output takes it (a hook) while others hold its memory. Of PyTorch's own operations: if they differ
+///   behind the program's hooks (slots grad_output_hooked:I), unless hooks of every holder write the same
+///   bytes there (each limits it).
 /// - Tensors that a node of torch's own has saved from a module's input or output, or from the operands
 ///   of its own products (slots needed:NAME): before the node runs they are compared with the record of
 ///   that call, or with the record made when the module was left. Scores of a loss that is not what
@@ -122,6 +124,7 @@ class Overwritten {
   void suspect(const format::TensorStats& event, const Seen& made);
   void shared(const format::TensorStats& event, SlotRole role, Findings& findings);
   void gradient(const format::TensorStats& event, Findings& findings);
+  void hooked(const format::TensorStats& event);
   void confirm(uint64_t output, uint32_t step, Findings& findings);
   void read_back(const format::TensorStats& event, Findings& findings);
   [[nodiscard]] bool is_torchs(format::StringId op) const;
@@ -153,6 +156,7 @@ class Overwritten {
   Recent<Begun> begun_;            ///< buffers that ops save, by memory
   std::set<uint64_t> statistics_;  ///< storages of running statistics
   std::map<uint64_t, OpFinding> suspected_;  ///< by output: changed before it was read
+  std::map<uint64_t, OpFinding> hooked_;     ///< by memory: gradients that hooks wrote in this pass
   std::map<uint64_t, OpFinding> read_;       ///< state of another call, until its backward ends
   using Key = std::tuple<format::StringId, format::StringId, format::StringId, format::StringId>;
   std::map<Key, uint64_t> occurrences_;

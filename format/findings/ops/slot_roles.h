@@ -19,6 +19,7 @@ enum class SlotRole : uint8_t {
   kLeftShared,   ///< an operand after the op, whose memory others hold as well
   kLeftBuffer,   ///< a buffer after the backward
   kLeftCounted,  ///< a buffer after the backward, whose write is counted; or known of torch's ops
+  kHooked,       ///< a gradient behind the program's hooks, if others hold it
   kGiven,        ///< a result
   kKept,         ///< kept for the backward by save_for_backward
   kKeptLeaf,     ///< a kept leaf without gradient, perhaps state that the backward does not read
@@ -61,6 +62,7 @@ class SlotRoles {
         {"grad_output_shared", SlotRole::kLeftShared},
         {"saved_after", SlotRole::kLeft},
         {"saved_shared", SlotRole::kLeftShared},
+        {"grad_output_hooked", SlotRole::kHooked},
         {"output", SlotRole::kGiven},
         {"grad_input", SlotRole::kGiven},
         {"saved", SlotRole::kKept},

@@ -262,6 +262,84 @@ def right_hook_of_a_gradient():
         train(model, model.parameters())
 
 
+class Layered(nn.Module):
+    """The same with a layer of PyTorch's. `hooks`: of its output, and of that of the layer beside it, if there are two."""
+
+    def __init__(self, *hooks, join=lambda y, h: y + h):
+        nn.Module.__init__(self)
+        self.first, self.layers, self.last = nn.Linear(8, 8), nn.ModuleList(nn.Linear(8, 8) for _ in hooks), nn.Linear(8, 4)
+        self.hooks, self.join = hooks, join
+        named(self)
+
+    def forward(self, x):
+        h = self.first(x).tanh()
+        found = [layer(h) for layer in self.layers]
+        for y, hook in zip(found, self.hooks):
+            y.register_hook(hook)
+        return self.last(self.join(*found, *([h] if len(found) == 1 else [])))
+
+
+def limited_in_place(grad):
+    grad.clamp_(-1e-3, 1e-3)
+
+
+@case
+def wrong_hook_of_a_layer():
+    model = Layered(limited_in_place)
+    train(model, model.parameters())
+
+
+@case
+def wrong_hook_past_the_count():
+    model = Layered(lambda grad: raw(grad).clamp_(-1e-3, 1e-3))
+    train(model, model.parameters())
+
+
+@case
+def wrong_hooks_of_both_layers():
+    model = Layered(lambda grad: grad.mul_(0.5), lambda grad: grad.mul_(0.5))
+    train(model, model.parameters())
+
+
+@case
+def right_hooks_of_layers():
+    """Nobody else holds the gradient, each holder limits it alike, another tensor or the same bits are given, it is only noted."""
+    noted = []
+    for model in (Layered(limited_in_place, join=lambda y, h: y), Layered(limited_in_place, join=lambda y, h: y * 2 + h),
+                  Layered(limited_in_place, join=lambda y, h: torch.cat([y, h], 1)[:, :8]),
+                  Layered(limited_in_place, limited_in_place), Layered(lambda grad: grad.clamp(-1e-3, 1e-3)),
+                  Layered(lambda grad: grad.mul_(1)), Layered(noted.append),
+                  Layered(limited_in_place, join=lambda y, h: y + h.detach())):
+        train(model, model.parameters())
+        assert all(not module._forward_hooks for module in model.modules())
+
+
+@case
+def right_gradients_that_are_asked_for():
+    """A gradient that torch.autograd.grad gives is limited by a hook before; the graph is walked again, and a graph of gradients made."""
+    model = Layered(limited_in_place, join=lambda y, h: y)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(4):
+        kept = []
+        handle = model.layers[0].register_forward_hook(lambda module, args, out: kept.append(out))
+        loss = model(torch.randn(6, 8)).square().mean()
+        handle.remove()
+        first, = torch.autograd.grad(loss, kept, retain_graph=True)
+        assert first.abs().max() <= 1e-3
+        node = kept[0].grad_fn
+        before = torch.utils.hooks.RemovableHandle.next_id
+        optimizer.zero_grad()
+        loss.backward(inputs=list(model.parameters()), retain_graph=True)
+        (loss * 0.5).backward()
+        node.register_prehook(noted_prehook).remove()
+        assert torch.utils.hooks.RemovableHandle.next_id == before + 1
+        optimizer.step()
+
+
+def noted_prehook(gradients):
+    pass
+
+
 @case
 def right_hooks():
     """They give other tensors, write what PyTorch counts, or give the tensor other memory."""

@@ -3,7 +3,7 @@ array of NumPy, a buffer of a loader). PyTorch counts no write to it that does n
 memory NumPy has shared is marked by torch for good.
 """
 
-from ..again import losses
+from ..again import hooked_gradients, losses
 from ..base import contents, engine, is_power, own, values
 from . import reused_outputs
 
@@ -96,6 +96,7 @@ class NeededMemory:
         self._after_all = getattr(torch.nn.modules.module, "_global_forward_hooks", None)
         self._original = None  # the hot path's own function for gradients while _come replaces it
         self._losses, self._uses_cuda = losses.Losses(torch), torch.cuda.is_initialized
+        self._hooked = hooked_gradients.HookedGradients(observer, torch)
 
     def note(self, place, module, count):
         """Prepares for a root that is about to be called in training. `count`: the number of steps that called it so far,
@@ -182,6 +183,8 @@ class NeededMemory:
         if self._due or targets in self._exposed:
             try:
                 self._look(targets)
+                if self._of_torch and self._is_asked():
+                    self._hooked.come(targets, gradient)
             except Exception as error:
                 self._observer.failed("saved memory", error)
         return original(targets, gradient)
@@ -258,6 +261,7 @@ class NeededMemory:
         losses. They may have been written before the loss took them without harm."""
         if not self._of_torch or self._step != self._observer.step:
             return
+        self._hooked.begin()
         read, port = self._observer.read, self._observer.port
         with read.unobserved():
             for loss in read.tensors(structure):

@@ -368,6 +368,45 @@ TEST_CASE("overwritten: a gradient that a hook writes while others hold it is to
   CHECK(p.findings.empty());
 }
 
+TEST_CASE("overwritten: a gradient that hooks write while another branch holds it is told",
+          "[judge][overwritten]") {
+  Program p;
+  p.backward("", "grad_output:0", 5);
+  const auto next = [&p] {
+    p.value(Phase::kOptimizer, "h", "", "param:weight", 1);
+    ++p.step;
+  };
+  SECTION("written") {
+    p.backward("AddmmBackward0", "grad_output_hooked:0", 6);
+    CHECK(p.findings.empty());  // the other branch may do the same
+    next();
+    REQUIRE(p.findings.size() == 1);
+    CHECK(record_of(p.findings[0]).level == format::Level::kWarning);
+    CHECK(p.text(0).find("clamp, not clamp_") != std::string::npos);
+  }
+  SECTION("written alike by the hooks of both") {
+    p.backward("AddmmBackward0", "grad_output_hooked:0", 6);
+    p.value(Phase::kBackward, "other", "", "grad_output:0", 6);
+    p.value(Phase::kBackward, "other", "AddmmBackward0", "grad_output_hooked:0", 6);
+    next();
+    CHECK(p.findings.empty());
+  }
+  SECTION("written again by the other's hook") {
+    p.backward("AddmmBackward0", "grad_output_hooked:0", 6);
+    p.value(Phase::kBackward, "other", "", "grad_output:0", 6);
+    p.value(Phase::kBackward, "other", "AddmmBackward0", "grad_output_hooked:0", 7);
+    next();
+    CHECK(p.findings.size() == 1);
+  }
+  SECTION("left as it was, or written in another call") {
+    p.backward("AddmmBackward0", "grad_output_hooked:0", 5);
+    p.call = 1;
+    p.backward("AddmmBackward0", "grad_output_hooked:0", 6);
+    next();
+    CHECK(p.findings.empty());
+  }
+}
+
 TEST_CASE("overwritten: state of an object that a later call has replaced",
           "[judge][overwritten]") {
   Program p;
