@@ -17,8 +17,6 @@ _MOST_OUTPUTS = 8  # of a module
 class HookedGradients:
     def __init__(self, observer, torch):
         self._observer = observer
-        self._node = getattr(torch._C, "_current_autograd_node", lambda: None)
-        self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self._nodes, self._handles = nodes.Nodes(torch), torch.utils.hooks.RemovableHandle
         self._alone = 1 << 30  # references to a gradient that autograd holds once
         self._slots = {}
@@ -31,7 +29,7 @@ class HookedGradients:
 
     def come(self, targets, gradient):
         """Our hook at a module's output has been called. `targets`: those of GradHook."""
-        read, task, node = self._observer.read, self._graph_task(), self._node()
+        read, task, node = self._observer.read, self._nodes.graph_task(), self._nodes.running()
         self._pass = task if self._pass is None else self._pass
         if task != self._pass or node is None or self._nodes.is_of_function(node) or not (
                 read.has_storage(gradient) and gradient.is_cpu and hasattr(node, "register_prehook")):

@@ -23,7 +23,7 @@ class Recomputed:
         self._module = torch.nn.Module
         self._state_of, self._kept_by = state_of, kept_by
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-        self._nodes, self._node = nodes.Nodes(torch), getattr(torch._C, "_current_autograd_node", lambda: None)
+        self._nodes = nodes.Nodes(torch)
         self._step, self._begun = -1, {}  # entry -> state of its buffers when the forward pass began
         self._last, self._noted = None, []  # the recomputation, [(entry, module, state of its buffers)]
         self._wrote = set()  # entries whose buffers a recomputation has written since the last forward pass
@@ -95,7 +95,7 @@ class Recomputed:
         hook = hooks[0] if hooks else None
         if type(hook) is types.FunctionType and hook.__module__ == "torch.utils.checkpoint":
             return hook
-        node = self._node()
+        node = self._nodes.running()
         if node is None or not self._nodes.is_of_function(node) or contents.name_of(type(node)) == "BackwardHookFunctionBackward":
             return None
         return id(node), self._nodes.number(node)

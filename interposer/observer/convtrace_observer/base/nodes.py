@@ -10,6 +10,10 @@ class Nodes:
         self._name, self._number = base.name, base._sequence_nr
         self._next = base.next_functions.__get__
         self.saved = base.saved_tensors.__get__  # of a Function's node alone
+        # These give the number of the backward pass that this thread runs, -1 for none, and its node, None for none. A release of torch
+        # that cannot tell has neither function.
+        self.graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+        self.running = getattr(torch._C, "_current_autograd_node", lambda: None)
 
     def is_of_function(self, node):
         return issubclass(type(node), self._function)

@@ -17,8 +17,7 @@ _NONE = frozenset()
 class AddedGradients:
     def __init__(self, observer, torch, nodes):
         self._observer, self._nodes = observer, nodes
-        graph_task = getattr(torch._C, "_current_graph_task_id", lambda: 0)
-        self._waiting = reused_outputs.WaitingGradients(observer, nodes, graph_task)
+        self._waiting = reused_outputs.WaitingGradients(observer, nodes)
         self._doubted = set()  # (name of an op, position of a leaf) that such a backward was seen of
 
     def before(self, thread, tag, node):

@@ -145,8 +145,8 @@ class Kept:
         """Measures the counts of references in backward passes with known owners, since releases of torch differ. If they do
         not tell owners apart, shared memory is not reported. Runs torch's engine: therefore not before the program did, and
         not where a profiler would list it."""
-        graph_task, own = getattr(self._torch._C, "_current_graph_task_id", lambda: 0), unseen.Unseen(self._torch)
-        if graph_task() != -1 or not own.is_possible():
+        own = unseen.Unseen(self._torch)
+        if self._nodes.graph_task() != -1 or not own.is_possible():
             return
         self._is_measured = True
         try:

@@ -11,7 +11,7 @@ import operator
 import sys
 
 from ..again import function_state, recomputed
-from ..base import contents, engine, frames, held, is_power, mode_of, own, replaced, spent, values
+from ..base import contents, engine, frames, held, is_power, mode_of, nodes, own, replaced, spent, values
 from . import gradients, holders, lent_inputs, naming, padding
 
 _call = getattr(operator, "call", lambda function, *args: function(*args))  # the first since Python 3.11
@@ -35,7 +35,7 @@ class ModuleCalls:
         self.needed = lent_inputs.NeededMemory(observer, torch)
         self.recomputed = recomputed.Recomputed(observer, torch, _state_of_buffers, _kept_buffers)
         self._gradients = torch.is_grad_enabled
-        self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+        self._graph_task = nodes.Nodes(torch).graph_task
 
     def install(self):
         self._original = self._module.__call__

@@ -141,9 +141,8 @@ class WaitingGradients:
     An op that wraps one array into a tensor of its own in each call is recognized by the receiver: it waits for the gradients of
     all calls that it is to sum. The storage of the first one still lives, unless another gradient was added to it before."""
 
-    def __init__(self, observer, nodes, graph_task):
+    def __init__(self, observer, nodes):
         self._observer, self._nodes = observer, nodes
-        self._graph_task = graph_task  # returns the number of the backward pass that runs
         self._common = CommonGradients(observer)
         self._step, self._told = -1, 0
         self._counts = collections.Counter()  # (op, slot) -> calls in this step
@@ -196,7 +195,7 @@ class WaitingGradients:
         node, index = receiver
         known = _receiver_of(node, index)
         known = known if type(known) is int else (self._nodes.name(node), self._nodes.number(node), index)
-        key = op, slot, value.data, known, self._graph_task()
+        key = op, slot, value.data, known, self._nodes.graph_task()
         storage = self._observer.read.bare(tensor).untyped_storage()
         before = self._borrowed.get(key)
         if before is None and len(self._borrowed) == _MOST_CALLS:

@@ -18,7 +18,6 @@ class Backward:
     def __init__(self, observer, torch):
         self._observer = observer
         self._autograd = torch.autograd
-        self._graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self._replaced = replaced.Replaced()
         self._nodes = nodes.Nodes(torch)
         self.forget()
@@ -52,7 +51,7 @@ class Backward:
         if not observer.active or observer.is_compiling() or observer.is_tracing():
             return None
         thread = observer.threads.state
-        if self._graph_task() != -1:  # a backward inside a backward (reentrant checkpoint) starts from no loss
+        if self._nodes.graph_task() != -1:  # a backward inside a backward (reentrant checkpoint) starts from no loss
             try:
                 observer.modules.recomputed.look(thread)
             except Exception as error:
