@@ -64,13 +64,19 @@ class Births {
   /// @return the updates that are a fault; none if they are rounding.
   [[nodiscard]] std::vector<UpdateFault> judge_updates();
 
+  /// @return Updates::moved
+  [[nodiscard]] const std::array<double, 2>& moved() const { return updates_.moved(); }
+
   /// @return whether rounding may make the runs differ, and nothing else has so far.
   [[nodiscard]] bool is_open() const { return exactness_ == Exactness::kInexact && !has_birth_; }
 
   /// @return the largest difference of a float value whose sources are equal.
   [[nodiscard]] double own_rounding(const ValueRecord& record) const;
 
-  void take_equal_step() { sources_.take_equal_step(); }
+  void take_equal_step() {
+    sources_.take_equal_step();
+    updates_.skip_step();
+  }
   /// Further values that both traces hold are compared element by element.
   void use_stored(CompareStored stored) { stored_ = std::move(stored); }
   /// Further products of f32 are rounded to the 10 bits of TF32.

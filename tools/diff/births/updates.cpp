@@ -75,6 +75,7 @@ void Updates::begin_step() {
   updates_.clear();
   held_back_.clear();
   base_gradients_ = cand_gradients_ = 0;
+  moved_ = {};
 }
 
 void Updates::begin_with(const ValueView& base, const ValueView& cand) {
@@ -107,6 +108,10 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   entry->second = now;
   const Buckets in_base = difference(now.base, before.base);
   const Buckets in_cand = difference(now.cand, before.cand);
+  if (follows_) {
+    moved_[0] += product(in_base, in_base);
+    moved_[1] += product(in_cand, in_cand);
+  }
   const Buckets apart = difference(in_cand, in_base);
   const double update = std::max(product(in_base, in_base), product(in_cand, in_cand));
   const double weight = product(before.base, before.base);
@@ -152,6 +157,8 @@ void Updates::take_in_pieces(uint32_t match, const ValueView& base, const ValueV
   const format::Stats &a = base.record.stats, &b = cand.record.stats;
   Norms now{a.l2 - b.l2, gradient.value_or(0) > limit_of(table_, kUpdating)};
   const auto [entry, is_new] = norms_before_.try_emplace(parameter_key(base.record), now);
+  moved_[0] += base.record.moved * base.record.moved;
+  moved_[1] += cand.record.moved * cand.record.moved;
   if (is_new) return;
   const Norms before = entry->second;
   now.had_unlike_gradient |= before.had_unlike_gradient;
@@ -206,6 +213,7 @@ std::vector<UpdateFault> Updates::beyond(Measure measure, const Measured& togeth
 }
 
 std::vector<UpdateFault> Updates::judge() {
+  follows_ = true;
   if (!held_back_.empty()) return held_back_;
   Update sum;
   std::vector<double> gains;

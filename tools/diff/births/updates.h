@@ -51,6 +51,11 @@ class Updates {
   /// made; else, if all updates together exceed a limit, those that also exceed it alone, or all if
   /// none does.
   [[nodiscard]] std::vector<UpdateFault> judge();
+  /// Passes over a step in which nothing differs and which is not read.
+  void skip_step() { follows_ = false; }
+  /// @return the squared norm of all updates of this step that are known, of the baseline and of
+  /// the candidate; 0 if none is, as behind a step that was passed over.
+  [[nodiscard]] const std::array<double, 2>& moved() const { return moved_; }
 
  private:
   /// The difference of one parameter's update, or of several together.
@@ -99,6 +104,8 @@ class Updates {
   std::vector<Update> updates_;         ///< the updates of this step
   std::vector<UpdateFault> held_back_;  ///< updates that one run, or one rank of it, has not made
   double base_gradients_ = 0, cand_gradients_ = 0;  ///< squared norms of all
+  std::array<double, 2> moved_{};
+  bool follows_ = true;  ///< the step before this one was read
 };
 
 }  // namespace convtrace::diff

@@ -121,7 +121,9 @@ const CHARTS = [
   ['loss', () => ['loss', perStep((s) => s.loss)]],
   ['gradients', () => ['norm of all gradients', perStep((s) => s.gradient_norm)]],
 ];
-if (data.per_step.some((s) => s.unclipped_norm.base !== null)) CHARTS.push(['before clipping', () => ['norm of all gradients before clipping', perStep((s) => s.unclipped_norm)]]);
+for (const [key, tab, title] of [['unclipped_norm', 'before clipping', 'norm of all gradients before clipping'], ['update_norm', 'updates', 'norm of all updates of parameters']]) {
+  if (data.per_step.some((s) => s[key].base !== null)) CHARTS.push([tab, () => [title, perStep((s) => s[key])]]);
+}
 CHARTS.forEach(([name, of], i) => {
   const tab = document.createElement('button');
   tab.type = 'button';

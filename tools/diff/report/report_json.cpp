@@ -179,6 +179,7 @@ Json summary_json(const StepSummary& s) {
   const auto norm = [](uint64_t gradients, double squares) {
     return gradients == 0 ? Json() : tools::json_number(std::sqrt(squares));
   };
+  const uint64_t updates = s.base_updates + s.cand_updates > 0 ? 1 : 0;
   return {{"rank", s.rank},
           {"step", step_json(s.step)},
           {"passes", {{"base", s.base_passes}, {"cand", s.cand_passes}}},
@@ -189,6 +190,8 @@ Json summary_json(const StepSummary& s) {
           {"unclipped_norm",
            {{"base", norm(s.unclipped, s.base_unclipped)},
             {"cand", norm(s.unclipped, s.cand_unclipped)}}},
+          {"update_norm",
+           {{"base", norm(updates, s.base_updates)}, {"cand", norm(updates, s.cand_updates)}}},
           {"class", to_string(*std::ranges::max_element(s.worst))}};
 }
 

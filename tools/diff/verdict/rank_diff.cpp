@@ -226,6 +226,8 @@ void RankDiff::count(const StepPair& pair) {
   if (result_.summaries.size() < kMaxSummaries) {
     result_.summaries.push_back(summary_of(pair.base, pair.cand, pair.alignment, pair.comparisons));
     result_.summaries.back().rank = reporter_.rank();
+    result_.summaries.back().base_updates = births_.moved()[0];
+    result_.summaries.back().cand_updates = births_.moved()[1];
   }
   const Alignment& alignment = pair.alignment;
   for (uint32_t m = 0; m < pair.comparisons.size(); ++m) {

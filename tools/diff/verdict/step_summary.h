@@ -34,6 +34,7 @@ struct StepSummary {
   std::optional<double> base_loss, cand_loss;
   double base_gradients = 0, cand_gradients = 0;  ///< squared norms
   double base_unclipped = 0, cand_unclipped = 0;  ///< squared norms before clipping
+  double base_updates = 0, cand_updates = 0;      ///< squared norms; 0: not known
   uint64_t gradients = 0;                         ///< number of gradients recorded with statistics
   uint64_t unclipped = 0;  ///< of them those that were recorded before clipping, too
   std::array<Class, kPhaseCount> worst{};  ///< by format::Phase

@@ -640,3 +640,40 @@ TEST_CASE("diff: runs whose values are hashed in two ways are never called ident
       nullptr, result, error));
   CHECK(error.find("old.ctrace: its values are hashed in another way") != std::string::npos);
 }
+
+TEST_CASE("diff: the size of a step's updates, where the step before was read", "[diff]") {
+  Run base = test::training(4);
+  for (Item& item : base.items) {  // large enough for a sketch
+    if (item.slot != "param:weight") continue;
+    const std::vector<float> few = item.values;
+    for (int i = 0; i < 3; ++i) item.values.insert(item.values.end(), few.rbegin(), few.rend());
+  }
+  Run cand = base;
+  scale(cand.at(0, "fc1", "grad:weight"), 1.001);  // so that each step differs and is read
+  for (uint32_t step = 1; step < 4; ++step) scale(cand.at(step, "fc1", "grad:weight"), 1.001);
+  scale(cand.at(2, "fc1", "param:weight"), 3);
+  const auto moved = [](Run& run, uint32_t step) {
+    double sum = 0;
+    for (const char* layer : {"fc1", "fc2"}) {
+      const std::vector<float>& after = run.at(step, layer, "param:weight").values;
+      const std::vector<float>& before = run.at(step - 1, layer, "param:weight", step == 1).values;
+      for (size_t i = 0; i < after.size(); ++i) sum += std::pow(after[i] - before[i], 2);
+    }
+    return sum;
+  };
+  const DiffResult result = compared(base, cand);
+  REQUIRE(result.summaries.size() == 4);
+  for (uint32_t step = 1; step < 4; ++step) {
+    CAPTURE(step);
+    const diff::StepSummary& summary = result.summaries[step];
+    CHECK(summary.base_updates == Approx(moved(base, step)).epsilon(1));
+    CHECK(summary.cand_updates == Approx(moved(cand, step)).epsilon(1));
+  }
+  CHECK(result.summaries[1].base_updates == result.summaries[1].cand_updates);
+  CHECK(result.summaries[2].cand_updates > 2 * result.summaries[2].base_updates);
+
+  diff::Updates updates;
+  updates.skip_step();
+  updates.begin_step();
+  CHECK(updates.moved() == std::array<double, 2>{});
+}
