@@ -29,7 +29,7 @@ struct Stripped {
   uint64_t locations = 0;    ///< facts with a file name that were left out
 };
 
-constexpr std::string_view kStrippedFrom = "stripped.from";
+constexpr std::string_view kStrippedFrom = "stripped.from", kSource = "source.";
 
 /// Settings whose values are file names, with or without a slash.
 constexpr std::string_view kFileSettings[] = {"setting.CONVTRACE_OUTPUT",
@@ -40,7 +40,7 @@ bool has_path(std::string_view value) { return value.find('/') != std::string_vi
 
 /// A value with a slash names a path: of a library, of a home.
 bool is_private(const std::string& name, const std::string& value) {
-  return has_path(value) || name.starts_with("run.") || name.starts_with("source.") ||
+  return has_path(value) || name.starts_with("run.") || name.starts_with(kSource) ||
          std::ranges::find(kFileSettings, name) != std::end(kFileSettings);
 }
 
@@ -60,13 +60,13 @@ format::TraceMeta stripped_meta(const format::TraceMeta& original) {
 }
 
 /// Defines everything of `all` in `kept` under the same ids, except stacks, texts that only stacks
-/// use, and the values of facts that are left out.
+/// use, and what facts told of paths and sources.
 Status define_without_stacks(const format::Definitions& all, const format::TraceMeta& meta,
                              format::Definitions& kept) {
   std::set<uint32_t> frames;
   std::set<std::string_view> left_out;
   for (const auto& [name, value] : meta.facts)
-    if (is_private(name, value)) left_out.insert(value);
+    if (has_path(value) || name.starts_with(kSource)) left_out.insert(value);
   for (format::StackId id; (id = all.next(id));)
     for (const format::StringId frame : all.stack(id)) frames.insert(frame.value);
   for (format::StringId id; (id = all.next(id));)
