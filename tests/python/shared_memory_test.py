@@ -210,16 +210,6 @@ class LeftGradients(Owners):
         self.assertEqual(self.left(), [])
 
 
-class Copies(Owners):
-    def test_a_shallow_copy_of_a_root_is_told(self):
-        for make in copy.copy, copy.deepcopy:
-            model = net()
-            model(torch.ones(2, 4))
-            make(model)(torch.ones(2, 4))
-        found = [(message.scope, message.value) for message in self.fake.of("event_fact") if message.name == "copy.of"]
-        self.assertEqual(found, [("Sequential#2", "")])
-
-
 class Own(torch.optim.Optimizer):
     """An optimizer whose states share a table, a count and a workspace, and have an average each."""
 

@@ -12,8 +12,8 @@
 /// memory of a parameter, or of a gradient that the next step uses, is a warning.
 /// Or an average of weights (a teacher) lies in the memory of the weights themselves: the program
 /// multiplies them by one factor below 1 after each update. Judged: the records `param_written:NAME`,
-/// in three steps with one factor, and that another module's parameters have that memory, or that the
-/// model has a shallow copy (the fact `copy.of`). A decay by the program's own hand alone is silent.
+/// in three steps with one factor, and that another module's parameters have that memory. A decay by
+/// the program's own hand alone is silent.
 /// Silent: parts side by side; gradients for which autograd used one memory, as it may, unless
 /// clipping multiplies them or one of them no longer is the result of an op; zeros; step counters
 /// that all parameters share.
@@ -135,8 +135,6 @@ class SharedMemory : public Check {
   };
 
   void look_for_average(const StepValues& step, const Surroundings& around) {
-    for (const FactSeen& fact : step.facts)
-      if (around.names.text(fact.name) == "copy.of") copy_ = fact;
     judge_average(step, around);
     for (const auto& [parameter, seen] : step.parameters) {
       if (seen.updates.empty()) continue;
@@ -173,36 +171,29 @@ class SharedMemory : public Check {
     };
     const auto all = static_cast<size_t>(
         std::ranges::count_if(updated_, [](const auto& one) { return one.second.l1 > 0; }));
-    const bool is_average = (elsewhere != nullptr || copy_) && all >= kLeastAveraged &&
+    const bool is_average = elsewhere != nullptr && all >= kLeastAveraged &&
                             written.size() == all &&
                             std::ranges::all_of(written, [&](const Updated* one) {
                               return one->is_multiplied() && is_alike(one->factor());
                             });
     averaged_ = !is_average ? 0 : is_alike(factor_) ? averaged_ + 1 : 1;
     factor_ = factor;
-    if (averaged_ == kLeastSteps && !average_told_)
-      tell_average(step, around, elsewhere != nullptr ? *elsewhere : *written.front(), all);
+    if (averaged_ == kLeastSteps && !average_told_) tell_average(step, around, *elsewhere, all);
     for (Updated* one : written) one->written = nullptr;
   }
 
   void tell_average(const StepValues& step, const Surroundings& around, const Updated& first,
                     size_t all) {
     average_told_ = true;
-    // A decay by hand beside an unrelated copy looks the same.
+    // A decay by hand beside another module in that memory looks the same.
     Finding finding = about("shared-memory", Severity::kHint, around, step.number, *first.written);
     const std::string name = parameter_name(around.names, first.parameter);
     finding.text = "An average of weights lies in the memory of the weights themselves: " + name +
                    " and " + tools::counted(all - 1, "other") + " are multiplied by " +
                    tools::number_text(factor_) + " after each update.";
     const Parameter there{first.written->place.scope, first.written->name};
-    finding.evidence = {
-        there != first.parameter
-            ? parameter_name(around.names, there) + " has the memory of " + name
-            : module_name(around.names, copy_->scope) + " is a shallow copy of " +
-                  (copy_->value.empty() ? "the root module" : "module " + copy_->value)};
-    finding.cause =
-        "a teacher that is made by copy.copy, by p.data = q.data or by "
-        "load_state_dict(assign=True)";
+    finding.evidence = {parameter_name(around.names, there) + " has the memory of " + name};
+    finding.cause = "a teacher that is made by p.data = q.data or by load_state_dict(assign=True)";
     finding.next = "make it by copy.deepcopy";
     report(std::move(finding));
   }
@@ -431,7 +422,6 @@ class SharedMemory : public Check {
   }
 
   std::map<std::pair<uint64_t, uint64_t>, Updated> updated_;  ///< by storage and offset
-  std::optional<FactSeen> copy_;
   double factor_ = 1;  ///< of the last step in which the program wrote weights
   unsigned averaged_ = 0;
   uint32_t last_update_ = 0;

@@ -238,16 +238,9 @@ class Names:
             if entry is None or _is_in(tree, entry.root):
                 entry = self._add(child, child_name, wrapper, root)
             root = root or entry
-        self._tell_copy(module, root)
         if is_first and learns:
             self._first = self.entry(inner)
         return root
-
-    def _tell_copy(self, module, root):
-        """Records that a root is a shallow copy of another one (copy.copy): its parameters are the other's."""
-        other = next((one for one in list(self.entries.values()) if one.token is root.token and one.address != id(module)), None)
-        if other is not None and token(module) is root.token:
-            self._observer.threads.state.batch.event_fact(root.place.id, "copy.of", other.place.name)
 
     def _root_name(self, module, kind, number):
         """@return the name of a root other than the first. `number`: its number among the roots of the same class or

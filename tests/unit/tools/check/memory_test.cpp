@@ -64,9 +64,6 @@ TEST_CASE("check shared-memory: an average of weights with themselves", "[check]
   CHECK(found(multiplied("teacher."), id) ==
         List{{id, Severity::kHint, 3, "teacher.fc2", "param_written:bias"}});
   CHECK(silent(multiplied(""), id));  // a decay by hand
-  Training copied = multiplied("");
-  copied.fact(0, "Copy", "copy.of", "");
-  CHECK(found(copied, id).size() == 1);
   CHECK(silent(multiplied("teacher.", 1), id));
   CHECK(silent(multiplied("teacher.", 1.01), id));
   Training other = multiplied("teacher.");  // as weights that are clipped
