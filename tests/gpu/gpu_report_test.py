@@ -1,4 +1,4 @@
-"""docs/lab/gpu-results.md and docs/lab/gpu-results/: results of several runs become one, and a page.
+"""docs/gpu-results.md and docs/gpu-results/: results of several runs become one, and a page.
 
 usage: gpu_report_test.py SOURCE
 """
@@ -25,7 +25,7 @@ class TheReport(unittest.TestCase):
     STEP = {**BITS, "numbers": {"launches": 1.01, "stats": 1.1, "every_kernel": 1.2, "every_kernel_values": 0}}
 
     def setUp(self):
-        self.text = (SOURCE / "docs" / "lab" / "gpu-results.md").read_text()
+        self.text = (SOURCE / "docs" / "gpu-results.md").read_text()
 
     def test_results_of_several_runs_merge_in_any_order(self):
         merged = results.merge(self.FIRST, self.LATER)
@@ -76,22 +76,22 @@ class TheReport(unittest.TestCase):
             self.assertEqual(results.load(folder / archive.NAME), results.load(folder / "work"))
 
     def test_the_page_in_the_repository_is_that_of_its_results(self):
-        found = list(results.load(SOURCE / "docs" / "lab" / "gpu-results").values())
+        found = list(results.load(SOURCE / "docs" / "gpu-results").values())
         self.assertEqual(self.text, page.page(self.text, found))
         self.assertEqual("**convtrace has not run on GPU hardware yet.**" in self.text, not found)
 
     def test_results_are_taken_from_folders_but_not_those_of_a_double(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            (folder / "docs" / "lab").mkdir(parents=True)
-            (folder / "docs" / "lab" / "gpu-results.md").write_text(self.text)
+            (folder / "docs").mkdir()
+            (folder / "docs" / "gpu-results.md").write_text(self.text)
             results.write(folder / "one", self.FIRST)
             results.write(folder / "two", self.LATER)
             results.write(folder / "two", {**self.LATER, "device": "Fake device 0"})
             self.assertEqual(main.report(folder, [folder / "one", folder / "two"]), 0)
-            taken = results.load(folder / "docs" / "lab" / "gpu-results")
+            taken = results.load(folder / "docs" / "gpu-results")
             self.assertEqual(taken, {"gpu-x-c1.json": results.merge(self.FIRST, self.LATER)})
-            self.assertIn("2026-01-03", (folder / "docs" / "lab" / "gpu-results.md").read_text())
+            self.assertIn("2026-01-03", (folder / "docs" / "gpu-results.md").read_text())
             self.assertEqual(main.report(folder, [folder / "docs"]), 2)  # there is none
 
 

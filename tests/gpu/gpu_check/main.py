@@ -32,7 +32,7 @@ def parse(root):
     what.add_argument("--record", action="store_true",
                       help="write what CUPTI calls under programs of several kinds to DIR/cupti/")
     what.add_argument("--report", nargs="*", metavar="PATH", type=pathlib.Path,
-                      help="take the results in these folders and archives into docs/lab/gpu-results/ and write docs/lab/gpu-results.md")
+                      help="take the results in these folders and archives into docs/gpu-results/ and write docs/gpu-results.md")
     parser.add_argument("--within", type=int, metavar="SECONDS",
                         help="when it ends; with a part, a check or --record %d by default" % SECONDS)
     parser.add_argument("--dry-run", action="store_true", help="print the schedule of --within and run nothing; needs no GPU")
@@ -65,7 +65,7 @@ def cut_off(number, _):
 
 def report(root, folders):
     """Merges results of hardware into the repository's and writes the page. @return the exit code."""
-    kept = results.load(root / "docs" / "lab" / "gpu-results")
+    kept = results.load(root / "docs" / "gpu-results")
     for path in folders:
         found = results.load(path)
         if not found:
@@ -76,8 +76,8 @@ def report(root, folders):
                 print("gpu-check: %s is no GPU: its results are left out" % one["device"], file=sys.stderr)
                 continue
             kept[name] = results.merge(kept.get(name, one), one)
-            results.write(root / "docs" / "lab" / "gpu-results", kept[name])
-    path = root / "docs" / "lab" / "gpu-results.md"
+            results.write(root / "docs" / "gpu-results", kept[name])
+    path = root / "docs" / "gpu-results.md"
     results.replace(path, page.page(path.read_text(), list(kept.values())))
     return 0
 

@@ -1,11 +1,11 @@
-"""docs/lab/gpu-results.md, whose tables are written from docs/lab/gpu-results/*.json and the timing model; the rest of the page is kept."""
+"""docs/gpu-results.md, whose tables are written from docs/gpu-results/*.json and the timing model; the rest of the page is kept."""
 import collections
 import pathlib
 import sys
 
 from .results import ran
 
-BEGIN = "<!-- Written by tools/gpu-check --report from docs/lab/gpu-results/. -->\n"
+BEGIN = "<!-- Written by tools/gpu-check --report from docs/gpu-results/. -->\n"
 END = "<!-- End of what is written. -->\n"
 NEVER = "**convtrace has not run on GPU hardware yet.**\n"
 MOST_OF_A_REASON = 60

@@ -14,7 +14,7 @@ BEGIN = 25  # seconds until the first check: a machine that has not imported PyT
 END = 5  # kept free for the last write of the archive
 UNKNOWN = 30  # of a check without a row: two imports of PyTorch on such a machine
 
-# check: what it decides, its seconds on an H100 with 16 cores beside others (docs/lab/gpu-results/; assumed where it has not run)
+# check: what it decides, its seconds on an H100 with 16 cores beside others (docs/gpu-results/; assumed where it has not run)
 ROWS = {
     "insertion under PyTorch: cnn": ("values come behind kernels of PyTorch", 20),
     "insertion under PyTorch: graph": ("values come behind graphs of PyTorch", 22),

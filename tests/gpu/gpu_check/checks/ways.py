@@ -50,7 +50,7 @@ def odd_injection(bench):
         if probe:
             numbers["symbols_are_global"] = probe["global"]
     bench.note(numbers)
-    # Convtrace depends on these results; the others are only for docs/lab/gpu-results.md.
+    # Convtrace depends on these results; the others are only for docs/gpu-results.md.
     expect(numbers["missing_works"], "a path that does not exist breaks CUDA")
     expect(numbers["two_contexts_calls"] == 1, "InitializeInjection was called %d times" % numbers["two_contexts_calls"])
     expect(numbers["two_contexts_launches_seen"] == 500, "%d of 500 launches seen" % numbers["two_contexts_launches_seen"])
