@@ -68,20 +68,18 @@ double Births::unit_of(const ValueRecord& record) const {
 
 Births::Roundoff Births::roundoff_of(double of_sources,
                                      std::initializer_list<const ValueRecord*> values) const {
-  Roundoff largest;
-  const auto add = [&](Against type, double unit) {
-    double& of_type = largest.units[static_cast<size_t>(type)];
-    of_type = std::max(of_type, unit);
-  };
-  const auto of_sums = [](double unit) {
-    return is_narrow(unit) ? Against::kWideSums : Against::kOwnSums;
-  };
-  add(of_sums(of_sources), of_sources);
+  Roundoff largest{.unit = of_sources};
   for (const ValueRecord* value : values) {
-    const double unit = unit_of(*value);
-    add(is_cast_to(value->dtype) ? Against::kCasts : of_sums(unit), unit);
+    double& of_type = is_cast_to(value->dtype) ? largest.cast : largest.unit;
+    of_type = std::max(of_type, unit_of(*value));
   }
   return largest;
+}
+
+double Births::Roundoff::of(Against type) const {
+  if (type == Against::kUnit) return std::max(unit, cast);
+  if (type == Against::kCasts) return cast;
+  return is_narrow(unit) == (type == Against::kWideSums) ? unit : 0;
 }
 
 /// @return the largest difference that is born.
@@ -142,8 +140,8 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
       case Against::kWideSums:
       case Against::kOwnSums:
       case Against::kCasts: return row.limit * scale * roundoff.of(row.against);
-      case Against::kUnit: return row.limit * roundoff.largest();
-      case Against::kMeanError: return row.limit * roundoff.largest() / std::sqrt(count);
+      case Against::kUnit: return row.limit * roundoff.of(row.against);
+      case Against::kMeanError: return row.limit * roundoff.of(Against::kUnit) / std::sqrt(count);
       case Against::kBorn: return row.limit * born(roundoff);
       case Against::kSources: return row.limit * scale * source.rms;
       case Against::kLoss: {

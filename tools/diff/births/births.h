@@ -86,10 +86,10 @@ class Births {
   using Limits = std::array<double, 4>;  ///< by Field, up to kElement
   /// The largest unit roundoff of a value and its sources.
   struct Roundoff {
-    std::array<double, 3> units{};  ///< by Against, up to kCasts
+    double unit = 0;  ///< of types that are computed in
+    double cast = 0;  ///< of types that are only cast to
 
-    [[nodiscard]] double of(Against type) const { return units[static_cast<size_t>(type)]; }
-    [[nodiscard]] double largest() const { return std::ranges::max(units); }
+    [[nodiscard]] double of(Against type) const;
   };
 
   [[nodiscard]] Apart measure_pair(const ValueView& base, const ValueView& cand) const;

@@ -8,11 +8,6 @@
 namespace convtrace::diff {
 namespace {
 
-/// @return whether the size of a difference from the record can be measured.
-bool is_measured_value(const ValueRecord& record) {
-  return record.capture != format::Capture::kHash && is_float(record);
-}
-
 /// @return the relative difference of two records; 0 if every bit is equal.
 double apart(const ValueView& a, const ValueView& b) {
   const bool equal =
@@ -140,7 +135,7 @@ std::optional<WrittenWeight> WrittenWeights::compared(uint32_t step, const Used&
   const ValueView &a_before = base.before.value, &b_before = cand.before.value;
   const auto unit = [](const ValueView& one) { return unit_roundoff(one.record.dtype); };
   for (const ValueView* value : {&a, &a_before, &b, &b_before})
-    if (!is_measured_value(value->record)) return std::nullopt;
+    if (!has_statistics(value->record) || !is_float(value->record)) return std::nullopt;
   const double now = apart(a, b);
   const double allowed =
       kGain * std::max({apart(a_before, b_before), unit(a), unit(b), unit(a_before)});

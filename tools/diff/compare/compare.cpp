@@ -98,8 +98,6 @@ bool same_shape(const ValueView& base, const ValueView& cand) {
          std::ranges::equal(base.shape, cand.shape);
 }
 
-bool has_statistics(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
-
 /// @return whether two values have the same numbers, whatever their types and shapes.
 bool same_numbers(const ValueRecord& a, const ValueRecord& b) {
   const auto numbers = [](const ValueRecord& r) {

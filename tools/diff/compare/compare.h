@@ -133,6 +133,9 @@ struct Comparison {
   const bool form = comparison.field == Field::kDType || comparison.field == Field::kShape;
   return form && record.kind == Role::kInput;
 }
+[[nodiscard]] inline bool has_statistics(const ValueRecord& record) {
+  return record.capture != format::Capture::kHash;
+}
 [[nodiscard]] inline bool is_float(const ValueRecord& record) {
   return format::number_class(record.dtype) == format::NumberClass::kFloat;
 }

@@ -23,8 +23,6 @@ std::array<std::optional<RecordKey>, 2> likenesses(const RecordKey& key) {
   return {place_of(key), family_of(key)};
 }
 
-bool is_measured(const ValueRecord& record) { return record.capture != format::Capture::kHash; }
-
 /// A repetition in another precision has other bits, which counts for floats only.
 bool is_repetition(const ValueRecord& a, const ValueRecord& b) {
   return a.stats.count == b.stats.count && (a.dtype == b.dtype || (is_float(a) && is_float(b)));
@@ -48,7 +46,7 @@ void NoiseModel::learn(const ValueView& base, const ValueView& repetition) {
   for (size_t i = 0; i < keys.size(); ++i) {
     if (keys[i]) like_[i][*keys[i]].bits = true;
   }
-  if (!is_measured(a) || !is_measured(b)) return;
+  if (!has_statistics(a) || !has_statistics(b)) return;
   const Apart apart = measure(base, repetition);
   const NoiseBand seen = {apart.rms, apart.norm, apart.mean, true};
   values_[a.key].widen(seen);

@@ -91,7 +91,8 @@ WholeRecord::WholeRecord(const Held& held)
 }
 
 WholeRecord copy_of(const HeldValue& value) {
-  const auto measured = std::ranges::find_if(value.by_rank, has_statistics);
+  const auto measured =
+      std::ranges::find_if(value.by_rank, [](const Held& held) { return has_statistics(held); });
   return WholeRecord(measured != value.by_rank.end() ? *measured : value.by_rank.front());
 }
 
