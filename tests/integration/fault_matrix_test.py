@@ -96,7 +96,7 @@ class FaultTestCase(unittest.TestCase):
     def test_a_change_between_two_modules_is_told_where_it_is(self):
         text = " ".join(diff("none", "between")[2].split())
         self.assertIn("DIVERGED at step 0, forward, blocks.1.fc2 (call 0): input:0", text)
-        self.assertIn("in no module inside (the last value before it that agrees is of blocks.1.drop)", text)
+        self.assertIn("between blocks.1.drop, whose output agrees, and this call makes the difference", text)
 
 
 class SameTestCase(unittest.TestCase):

@@ -611,6 +611,19 @@ def twice(function):
         self.assertIn("code.support.py", files)
         self.assertFalse([name for name in files if "site-packages" in name])
 
+    def test_files_are_named_from_the_folder_that_they_were_imported_from(self):
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            self.addCleanup(os.chdir, before)
+            os.makedirs("v1/made_package")
+            with open("v1/made_package/__init__.py", "w"):
+                pass
+            with mock.patch.object(sys, "path", [os.path.join(folder, "v1"), *sys.path]), mock.patch.dict(sys.modules):
+                import made_package
+                self.assertIn("code.made_package/__init__.py", dict(code_facts.files()), made_package.__file__)
+            os.chdir(before)
+
     def test_files_have_the_same_names_when_the_script_is_over(self):
         before, main = dict(code_facts.files()), sys.modules["__main__"]
         script = main.__file__

@@ -40,6 +40,24 @@ std::string python_module(std::string_view file) {
   return name;
 }
 
+/// @return the name of the script in the facts about its code: that of its file.
+std::string script_of(const format::TraceMeta& meta) {
+  for (const std::string& word : meta.command_line)
+    if (word.ends_with(".py")) return word.substr(word.rfind('/') + 1);
+  return "";
+}
+
+/// Gives the facts about a file, and about its classes, another name.
+void rename(std::map<std::string, std::string>& facts, const std::string& from,
+            const std::string& to) {
+  std::map<std::string, std::string> renamed;
+  for (auto& [name, value] : facts) {
+    const bool is_of_file = name == from || name.starts_with(from + '.');
+    renamed.emplace(is_of_file ? to + name.substr(from.size()) : name, std::move(value));
+  }
+  facts = std::move(renamed);
+}
+
 }  // namespace
 
 std::string_view to_string(FactKind value) {
@@ -105,8 +123,15 @@ bool is_class_at(std::string_view name, const CodePlace& place) {
 
 std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                                              const format::TraceMeta& cand) {
-  const std::map<std::string, std::string> a(base.facts.begin(), base.facts.end());
+  std::map<std::string, std::string> a(base.facts.begin(), base.facts.end());
   const std::map<std::string, std::string> b(cand.facts.begin(), cand.facts.end());
+  // Two scripts are versions of one program: the baseline's is called as the candidate's.
+  const std::string script = script_of(base), other = script_of(cand);
+  const bool two = !script.empty() && !other.empty() && script != other;
+  if (two && !b.contains(std::string(kCode) + script) && !a.contains(std::string(kCode) + other)) {
+    for (const std::string_view prefix : {kCode, kSource})
+      rename(a, std::string(prefix) + script, std::string(prefix) + other);
+  }
   const auto value = [](const auto& facts, const std::string& name) {
     const auto found = facts.find(name);
     return found == facts.end() ? std::nullopt : std::optional(found->second);
@@ -131,6 +156,8 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
                              .lines = our_source && their_source
                                           ? line_diff(*our_source, *their_source)
                                           : std::vector<std::string>{}});
+    if (our_source && their_source && by_file[file].back().lines.empty())
+      by_file[file].back().lines = {" no line of its source differs"};
   }
   std::vector<FactDifference> found;
   for (auto& [file, differences] : by_file) {

@@ -45,6 +45,7 @@ bool is_about_files(std::string_view name) {
   if (name == kUpdatesBefore) return true;  // reported with the offset of the steps
   // Their effect is recorded in CONVTRACE_STEPS.
   if (name == "overhead" || name == "setting.CONVTRACE_OVERHEAD") return true;
+  if (name == "setting.CONVTRACE_OVERWRITE" || name == "setting.CONVTRACE_SOURCE") return true;
   for (const char* prefix : {"recovered.", "stripped.", "library.", "code.", "source.", "compiled.",
                              "compiled_made.", "compiled_dropped.", "run.", "exit."})
     if (name.starts_with(prefix)) return true;

@@ -147,10 +147,12 @@ class HtmlReport {
   }
 
   /// @return the lines of changed code, folded; "" where they are not known.
-  [[nodiscard]] static std::string changed_lines(const FactDifference& fact) {
+  [[nodiscard]] std::string changed_lines(const FactDifference& fact) const {
     if (fact.lines.empty()) return "";
-    std::string text =
-        "<details><summary>lines that changed</summary><pre class=\"source\" tabindex=\"0\">";
+    const bool is_cause = result_.cause && result_.cause->rule == "code";
+    std::string text = std::string("<details") + (is_cause ? " open" : "") +
+                       "><summary>lines that changed</summary><pre class=\"source\" "
+                       "tabindex=\"0\">";
     for (const std::string& line : fact.lines) {
       const std::string tag = line.front() == '-' ? "del" : line.front() == '+' ? "ins" : "span";
       text.append("<").append(tag).append(">").append(quote_markup(line));

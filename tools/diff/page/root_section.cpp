@@ -34,9 +34,14 @@ std::string key_of(const RecordReport& record) {
 }  // namespace
 
 void RootSection::code() const {
-  const std::string text = code_text(root_.code);
+  // What comes in is made by whoever calls.
+  const CodePlace& code = root_.caller.module_class.empty() ? root_.code : root_.caller;
+  const bool is_data = root_.record.phase == format::Phase::kData && !root_.came_in;
+  const std::string text = is_data ? "" : code_text(code);
   if (!text.empty()) out_.item("Read the code: " + escape_markup(text));
-  const CodePlace& code = root_.caller.source.empty() ? root_.code : root_.caller;
+  if (is_data && !code.call.empty())
+    out_.item("Read what makes " + escape_markup(root_.record.slot) + ", before " +
+              escape_markup(code.call));
   const size_t first_line = code.source.find('\n');
   if (first_line != std::string::npos)
     out_ << "<li><details><summary>Source of " << escape_markup(code.module_class) << ", from line "

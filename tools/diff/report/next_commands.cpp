@@ -122,13 +122,16 @@ fs::path folder_here(const RunCommand& run) {
   return fs::is_directory(run.directory, unreachable) ? run.directory : ".";
 }
 
-/// @return the path, from the folder of the run, of a file that the trace names from there or from
-/// the script's folder; "" if there is none here.
+/// @return the path, from the folder of the run, of a file that the trace names from there, from
+/// the script's folder or from a folder of PYTHONPATH; "" if there is none here.
 std::string path_here(const RunCommand& run, const std::string& name) {
   fs::path script;
   for (const std::string& word : run.words)
     if (script.empty() && word.ends_with(".py")) script = word;
-  for (const fs::path& folder : {script.parent_path(), fs::path()}) {
+  std::vector<fs::path> folders = {script.parent_path(), fs::path()};
+  std::istringstream python_path(run.python_path);
+  for (std::string folder; std::getline(python_path, folder, ':');) folders.emplace_back(folder);
+  for (const fs::path& folder : folders) {
     std::error_code unreachable;
     if (fs::is_regular_file(folder_here(run) / folder / name, unreachable))
       return (folder / name).string();
@@ -384,6 +387,8 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   }
   const std::string base_out = many ? "root-base" : "root-base.ctrace";
   const std::string cand_out = many ? "root-cand" : "root-cand.ctrace";
+  // A block whose check of files fails compares nothing, and no earlier results.
+  if (!many) lines.push_back("rm -f " + base_out + ' ' + cand_out);
   const auto recording = [&](const std::string& output, const std::string& steps) {
     return [output = output + (many ? "/r%r.ctrace" : ""), steps,
             also = further_records(result)](const std::string& here) {

@@ -18,7 +18,7 @@ using tools::escape_text;
 
 constexpr size_t kPreflightLines = 6;
 constexpr size_t kFactLines = 8;
-constexpr size_t kSourceLines = 12;  // of a file or class
+constexpr size_t kSourceLines = 40;  // of a file or class
 constexpr size_t kStoryLines = 8;
 constexpr size_t kFramesShown = 4;
 constexpr uint32_t kStepsAround = 2;
@@ -120,11 +120,13 @@ class Text : public TextReport {
     for (size_t i = 0; i < shown; ++i) fact(result_.facts[i]);
     if (shown < result_.facts.size())
       out_ << "  and " << result_.facts.size() - shown << " more (--json lists all)\n";
-    const auto is_code = [](const FactDifference& one) { return one.kind == FactKind::kCode; };
     const auto has_lines = [](const FactDifference& one) { return !one.lines.empty(); };
-    if (std::ranges::any_of(result_.facts, is_code) &&
+    const auto may_have = [](const FactDifference& one) {
+      return one.kind == FactKind::kCode && one.base && one.cand;
+    };
+    if (std::ranges::any_of(result_.facts, may_have) &&
         std::ranges::none_of(result_.facts, has_lines))
-      out_ << "  (traced with CONVTRACE_SOURCE=1, the lines that changed stand here)\n";
+      out_ << "  (with CONVTRACE_SOURCE=1 in both runs, the lines that changed stand here)\n";
   }
 
   void cause() {
@@ -178,6 +180,7 @@ class Text : public TextReport {
     line("  region      ", escape_text(region_text(root.region)));
     line("  generated   ", escape_text(generated_text(root.code.generated)));
     line("  module      ", module_line(root));
+    line("  called in   ", escape_text(code_text(root.caller)));
     line("  class       ",
          std::string(to_string(record.comparison.verdict)) + "; matched by " + match_text(record));
     line("  before it   ", before_text(result_));

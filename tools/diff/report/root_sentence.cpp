@@ -60,13 +60,14 @@ std::string between_sentence(const RootReport& root) {
     return escape_text(root.known_as) +
            " had other bits when the op took it, and no recorded value before it diverges: look at "
            "what writes it between its update and this use";
-  std::string text = escape_text(in.slot) +
-                     " had other bits already when it came in, and no recorded "
-                     "value before it diverges: look ";
-  if (!root.agreed_before) return text + "at what makes it, outside any module";
-  return text +
-         "at what makes it, in no module inside (the last value before it that agrees is of " +
-         scope_text(root.agreed_before->scope) + ')';
+  const std::string text = escape_text(in.slot) +
+                           " differed already when it came in, and no recorded value before it "
+                           "diverges: the code ";
+  const std::string where = root.agreed_before
+                                ? "between " + scope_text(root.agreed_before->scope) +
+                                      ", whose output agrees, and this call"
+                                : "in front of this call, outside any module,";
+  return text + where + " makes the difference";
 }
 
 bool is_shown(const RootReport& root, format::Phase phase, Shown shown) {

@@ -53,10 +53,7 @@ class Code:
         """@return a path relative to the script's folder, or to an entry of Python's path."""
         name = self._short.get(path)
         if name is None:
-            folders = [os.path.join(_absolute(folder), "") for folder in (*own_folders(), *sys.path)]
-            whole = os.path.normpath(path)
-            inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
-            name = self._short[path] = whole[len(inside):]
+            name = self._short[path] = _short(path)
         return name
 
     def of_class(self, kind):
@@ -79,6 +76,13 @@ class Code:
                 yield "source." + name, text
 
 
+def _short(path):
+    folders = [os.path.join(_absolute(folder), "") for folder in (*own_folders(), *sys.path)]
+    whole = os.path.normpath(path)
+    inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
+    return whole[len(inside):]
+
+
 def files():
     """Yields (name, hash) of the script and of the files that it imports from its own folders, and their sources if these are recorded."""
     folders = own_folders()
@@ -91,14 +95,14 @@ def files():
         if path is None or not path.endswith(".py") or any(one in path for one in _INSTALLED):
             continue
         path = os.path.normpath(path)
-        folder = next((folder for folder in folders if path.startswith(folder)), None)
-        if folder is None or path.startswith(installed) or not os.path.isfile(path):
+        if not path.startswith(tuple(folders)) or path.startswith(installed) or not os.path.isfile(path):
             continue
+        name = _short(path)
         with open(path, "rb") as file:
-            yield "code." + path[len(folder):], _hash(file.read(_MAX_FILE_BYTES))
+            yield "code." + name, _hash(file.read(_MAX_FILE_BYTES))
         text = sources.of_file(path)
         if text:
-            yield "source." + path[len(folder):], text
+            yield "source." + name, text
         count += 1
         if count == _MAX_FILES:
             return

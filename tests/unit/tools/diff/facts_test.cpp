@@ -493,6 +493,23 @@ TEST_CASE("facts: the lines of code that changed, where both runs recorded the s
   CHECK(lines_of(replaced).empty());
 }
 
+TEST_CASE("facts: two scripts are versions of one program", "[diff][facts]") {
+  Run base = training(), cand = training();
+  base.meta.command_line = {"python", "old/train_old.py", "--x"};
+  cand.meta.command_line = {"python", "train_new.py"};
+  base.meta.facts = {{"code.train_old.py", "1"},
+                     {"code.train_old.py.Net", "1"},
+                     {"code.train_old.pyx", "1"},
+                     {"version.python", "3.11.2"}};
+  cand.meta.facts = {
+      {"code.train_new.py", "2"}, {"code.train_new.py.Net", "2"}, {"version.python", "3.11.2"}};
+  CHECK(told(compared(base, cand)) == Lines{"train_new.py changed: class Net"});
+  cand.meta.facts[1].second = "1";
+  CHECK(told(compared(base, cand)) == Lines{"train_new.py changed"});
+  cand.meta.facts.emplace_back("code.train_old.py", "1");  // imported by the other
+  CHECK(told(compared(base, cand)) == Lines{"train_new.py was imported in the candidate alone"});
+}
+
 TEST_CASE(
     "facts: a class of a notebook, of a module below others, or inside of a function is named",
     "[diff][facts]") {
