@@ -106,6 +106,7 @@ float fit(const ValueRecord& a, const ValueRecord& b) {
   // Values of an op and of the module around it correspond only if their bits are equal.
   const bool same_level = static_cast<bool>(a.key.op) == static_cast<bool>(b.key.op);
   if (!same_value && (!same_level || a.fused || b.fused)) return 0;
+  if (a.key.op && b.key.op && a.key.op != b.key.op && !(a.fused && b.fused)) return 0;
   const bool same_op = a.key.op == b.key.op && a.key.family == b.key.family;
   return kFits + (a.key.slot == b.key.slot ? kFitsSlot : 0) + (same_op ? kFitsOperation : 0) +
          (same_value ? kFitsValue : 0);

@@ -177,6 +177,7 @@ void Joined::add_lists(DiffResult& one) {
   append(result_.ranks, one.ranks, SIZE_MAX);
   for (const Unread& unread : one.unread) add_unread(result_.unread, unread);
   for (OtherForm& form : one.other_forms) add_other_form(result_.other_forms, std::move(form));
+  for (RewrittenModule& module : one.rewritten) add_rewritten(result_.rewritten, std::move(module));
   for (RenamedModule& module : one.renamed) {
     const auto known = std::ranges::find(result_.renamed, module);
     if (known == result_.renamed.end()) result_.renamed.push_back(std::move(module));

@@ -42,7 +42,37 @@ std::vector<OneSidedFamily> families(std::span<const OneSidedGroup> groups) {
   return found;
 }
 
+/// The first ops from which on the other run has others, without the namespace of torch's own.
+std::string ops_text(const std::vector<std::string>& ops, size_t begin) {
+  constexpr size_t kSaid = 5;
+  constexpr std::string_view kOwn = "aten::";
+  std::string text;
+  const size_t end = std::min(ops.size(), begin + kSaid);
+  for (size_t i = begin; i < end; ++i) {
+    const std::string_view op = ops[i];
+    text +=
+        (i == begin ? "" : ", ") + escape_text(op.starts_with(kOwn) ? op.substr(kOwn.size()) : op);
+  }
+  if (begin >= ops.size()) return "none";
+  return end == ops.size() ? text : text + " and " + std::to_string(ops.size() - end) + " more";
+}
+
 }  // namespace
+
+std::vector<std::string> rewritten_lines(const DiffResult& result) {
+  constexpr size_t kSaid = 3;
+  std::vector<std::string> lines;
+  for (const RewrittenModule& module : result.rewritten) {
+    const auto parting = std::ranges::mismatch(module.base, module.cand);
+    const auto begin = static_cast<size_t>(parting.in1 - module.base.begin());
+    lines.push_back(std::string(to_string(module.phase)) + ", " + scope_text(module.scope) +
+                    ": the runs execute other ops here" +
+                    (begin == 0 ? "" : " after " + tools::counted(begin, "op") + " in common") +
+                    ", so single ops could not be compared: " + ops_text(module.base, begin) +
+                    " | " + ops_text(module.cand, begin));
+  }
+  return shortened(std::move(lines), kSaid);
+}
 
 std::string one_sided_text(const RootReport& root) {
   const OneSided& one_sided = root.one_sided_before;
@@ -56,7 +86,15 @@ std::string one_sided_text(const RootReport& root) {
 std::vector<std::string> one_sided_lines(const DiffResult& result) {
   constexpr size_t kSaid = 6;
   std::vector<std::string> lines;
-  for (const auto& [group, values, first_step, modules] : families(result.one_sided)) {
+  std::vector<OneSidedGroup> groups = result.one_sided;
+  // The ops of a rewritten module stand in one line of their own (rewritten_lines()).
+  std::erase_if(groups, [&result](const OneSidedGroup& group) {
+    return !group.op.empty() &&
+           std::ranges::any_of(result.rewritten, [&group](const RewrittenModule& module) {
+             return module.scope == group.scope && module.phase == group.phase;
+           });
+  });
+  for (const auto& [group, values, first_step, modules] : families(groups)) {
     std::string text = std::string(group.in_cand ? "candidate" : "baseline") + ": " +
                        std::string(to_string(group.phase)) + ", " + scope_text(modules.pattern) +
                        ", ";

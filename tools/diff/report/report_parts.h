@@ -92,6 +92,9 @@ struct StepRow {
 [[nodiscard]] std::string hidden_text(const DiffResult& result);
 /// The values that could not be read, a line for each reason.
 [[nodiscard]] std::vector<std::string> unread_lines(const DiffResult& result);
+/// Modules in which the runs execute other ops, a line each.
+[[nodiscard]] std::vector<std::string> rewritten_lines(const DiffResult& result);
+
 /// Modules, ops and inputs that only one run has, a line each.
 [[nodiscard]] std::vector<std::string> one_sided_lines(const DiffResult& result);
 /// The combined ranks, and values that could not be combined; none if ranks are compared one by

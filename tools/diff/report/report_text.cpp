@@ -54,6 +54,7 @@ class Text : public TextReport {
     for (const std::string& text : replica_lines(result_)) line("replicas    ", text);
     for (const std::string& text : whole_lines(result_)) line("layouts     ", text);
     line("passes      ", passes_text(result_));
+    for (const std::string& text : rewritten_lines(result_)) line("other ops   ", text);
     for (const std::string& text : one_sided_lines(result_)) line("one-sided   ", text);
     for (const std::string& text : other_form_lines(result_)) line("other form  ", text);
     line("ignored     ", waived_text(result_));

@@ -5,6 +5,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/align/align.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/align/other_ops.h"
 #include "tools/diff/align/passes.h"
 #include "tools/diff/compare/dimensions.h"
 #include "tools/diff/verdict/arranged.h"
@@ -117,6 +118,8 @@ void RankDiff::learn_noise(const StepRecords& base,
 void RankDiff::compare_step(const StepRecords& base, const StepRecords& cand, bool with_noise) {
   scopes_.learn(base, cand);
   Alignment alignment = align(base.values, cand.values, scopes_);
+  for (const OtherOps& call : part_other_ops(base, cand, scopes_, alignment))
+    add_rewritten(result_.rewritten, reporter_.of_ops(call));
   part_passes(base, cand, alignment);
   Lineage lineage = trace_lineage(base, cand, alignment);
   StepPair pair{base, cand, std::move(alignment), std::move(lineage)};

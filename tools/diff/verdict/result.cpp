@@ -24,4 +24,12 @@ std::string more_writes_text(const RootReport& root) {
 
 bool hides_all(double difference) { return !(kGain * difference < 1); }
 
+void add_rewritten(std::vector<RewrittenModule>& all, RewrittenModule one) {
+  constexpr size_t kMost = 64;
+  const bool known = std::ranges::any_of(all, [&one](const RewrittenModule& other) {
+    return other.scope == one.scope && other.phase == one.phase;
+  });
+  if (!known && all.size() < kMost) all.push_back(std::move(one));
+}
+
 }  // namespace convtrace::diff

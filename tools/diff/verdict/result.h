@@ -100,6 +100,15 @@ struct OtherForm {
 };
 inline constexpr size_t kMaxOtherForms = 64;
 
+/// A module in which the runs execute other sequences of ops (other_ops.h).
+struct RewrittenModule {
+  std::string scope;
+  format::Phase phase = format::Phase::kForward;
+  std::vector<std::string> base, cand;  ///< the ops
+};
+/// Adds one, unless the module is there already, up to a limit.
+void add_rewritten(std::vector<RewrittenModule>& all, RewrittenModule one);
+
 /// Values whose difference is larger than their own rounding and no larger than their sources
 /// explain (births.h): accumulated rounding, which may hide a small fault.
 struct Carried {
@@ -372,7 +381,8 @@ struct DiffResult {
   std::vector<RenamedModule> renamed;    ///< by the baseline's name
   std::vector<OneSidedGroup> one_sided;  ///< at most kMaxOneSided, in the order of their first
   std::vector<OtherForm> other_forms;    ///< at most kMaxOtherForms, in the order of their first
-  Allowance allowance;                   ///< over all ranks
+  std::vector<RewrittenModule> rewritten;
+  Allowance allowance;  ///< over all ranks
   Findings base_findings, cand_findings;
   std::vector<std::string> incomplete;  ///< reasons; empty if both runs were compared to their ends
   std::vector<Unread> unread;

@@ -119,4 +119,11 @@ RecordReport PairReporter::of_one(const StepRecords& step, uint32_t index, bool 
   return report;
 }
 
+RewrittenModule PairReporter::of_ops(const OtherOps& call) const {
+  RewrittenModule module{.scope = text(call.scope), .phase = call.phase};
+  for (const format::StringId op : call.base) module.base.push_back(text(op));
+  for (const format::StringId op : call.cand) module.cand.push_back(text(op));
+  return module;
+}
+
 }  // namespace convtrace::diff

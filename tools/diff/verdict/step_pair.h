@@ -10,6 +10,7 @@
 
 #include "tools/diff/align/align.h"
 #include "tools/diff/align/lineage.h"
+#include "tools/diff/align/other_ops.h"
 #include "tools/diff/compare/compare.h"
 #include "tools/diff/verdict/result.h"
 
@@ -46,6 +47,7 @@ class PairReporter {
   [[nodiscard]] RecordReport of_match(const StepPair& pair, uint32_t match) const;
   /// @param index  of a value that only one run has.
   [[nodiscard]] RecordReport of_one(const StepRecords& step, uint32_t index, bool in_base) const;
+  [[nodiscard]] RewrittenModule of_ops(const OtherOps& call) const;
   [[nodiscard]] std::string text(format::StringId id) const { return std::string(names_.text(id)); }
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] const format::Definitions& names() const { return names_; }

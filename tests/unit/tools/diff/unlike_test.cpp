@@ -277,3 +277,59 @@ TEST_CASE("unlike: a step that has nothing in common does not take minutes", "[d
   }
   CHECK(compared(base, cand).verdict == Verdict::kNotComparable);
 }
+
+namespace {
+
+/// A run whose attn executes the named ops with one operand each, and gives its output to proj.
+struct OpCall {
+  std::string op;
+  std::vector<float> taken, made;
+};
+Run with_ops(const std::vector<OpCall>& ops, std::vector<float> output = {5, 6, 7, 8}) {
+  Run run = test::training();
+  for (const auto& [op, taken, made] : ops) {
+    run.add({.step = 1, .scope = "attn", .slot = "input:0", .op = op, .values = taken});
+    run.add({.step = 1, .scope = "attn", .slot = "output:0", .op = op, .values = made});
+  }
+  run.add({.step = 1, .scope = "proj", .slot = "input:0", .values = std::move(output)});
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("unlike: ops of a module that runs other ops are paired by value alone",
+          "[diff][align]") {
+  // (q k) c | (q c) k: the op of one name works on other values, of another or of the same size.
+  const std::vector<float> q = {1, 2}, other = {9, -3}, wide = {4, 5, 6, 7};
+  const Run base = with_ops({{"aten::bmm", q, wide}, {"aten::mul", wide, {2, 3, 4, 5}}});
+  for (const auto& scaled : {q, wide, std::vector<float>{8, 1, 1, 2}}) {
+    const Run cand = with_ops({{"aten::mul", scaled, other}, {"aten::bmm", other, {2, 3, 4, 5}}});
+    const DiffResult same = compared(base, cand);
+    CHECK(same.verdict == Verdict::kSame);
+    REQUIRE(same.rewritten.size() == 1);
+    CHECK(same.rewritten[0].scope == "attn");
+    CHECK(same.rewritten[0].base == std::vector<std::string>{"aten::bmm", "aten::mul"});
+    CHECK(same.rewritten[0].cand == std::vector<std::string>{"aten::mul", "aten::bmm"});
+    // A fault shows in the first value that both have as the same thing.
+    Run wrong = cand;
+    scale(wrong.at(1, "proj", "input:0"), 1.5);
+    CHECK(where(compared(base, wrong)) == Where{1, Phase::kForward, "proj", "input:0"});
+    CHECK(where(compared(wrong, base)) == Where{1, Phase::kForward, "proj", "input:0"});
+  }
+}
+
+TEST_CASE("unlike: one sequence of ops is compared op by op", "[diff][align]") {
+  const Run base = with_ops({{"aten::mul", {1, 2}, {3, 4}}, {"aten::sum", {3, 4}, {7}}});
+  const Run wrong = with_ops({{"aten::mul", {1, 2}, {3, 9}}, {"aten::sum", {3, 9}, {12}}});
+  const DiffResult result = compared(base, wrong);
+  CHECK(where(result) == Where{1, Phase::kForward, "attn", "output:0"});
+  CHECK(result.root->record.op == "aten::mul");
+  CHECK(result.rewritten.empty());
+}
+
+TEST_CASE("unlike: ops of two names are no pair", "[diff][align]") {
+  const Run base = with_ops({{"aten::rsqrt", {4, 16}, {0.5F, 0.25F}}});
+  const DiffResult result = compared(base, with_ops({{"aten::sqrt", {4, 16}, {2, 4}}}));
+  CHECK(result.verdict == Verdict::kSame);
+  CHECK(count(result, Class::kUnmatched) == 4);
+}
