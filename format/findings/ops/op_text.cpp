@@ -112,12 +112,12 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   const auto named = [&definitions](const Owner& owner) {
     return tensor_text(owner.slot, owner.op, owner.place, definitions);
   };
-  const std::string hashes = " (hash " + hex(finding.hash_before) + " there, now " +
+  const std::string hashes = " (Hash " + hex(finding.hash_before) + " there, now " +
                              hex(finding.hash_after) + ", " + std::to_string(finding.bytes) +
-                             " bytes at " + hex(finding.address) + ")";
+                             " bytes at " + hex(finding.address) + ".)";
   std::string text = named(finding.reader) + ", in step " + std::to_string(finding.reader.step) +
-                     ", is not what it was as " + named(finding.made) + hashes +
-                     ": it was written in between, and PyTorch does not tell. ";
+                     ", is not what it was as " + named(finding.made) +
+                     ": its memory was written in between, which PyTorch does not know. ";
   const bool hooked = definitions.text(finding.reader.slot).starts_with("grad_output_hooked");
   if (finding.last.slot) text += named(finding.last) + ", behind that, still found it as it was. ";
   if (definitions.text(finding.reader.slot).starts_with("state")) {
@@ -168,7 +168,7 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
   } else if (finding.loosely) {
     text += "If that write is meant, nothing is wrong.";
   }
-  return text + repeated(finding);
+  return text + hashes + repeated(finding);
 }
 
 std::string autotune_mutation(const OpFinding& finding, const std::string& kernel,
