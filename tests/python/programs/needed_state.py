@@ -321,7 +321,7 @@ def right_gradients_that_are_asked_for():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _ in range(4):
         kept = []
-        handle = model.layers[0].register_forward_hook(lambda module, args, out: kept.append(out))
+        handle = model.layers[0].register_forward_hook(lambda module, args, out, kept=kept: kept.append(out))
         loss = model(torch.randn(6, 8)).square().mean()
         handle.remove()
         first, = torch.autograd.grad(loss, kept, retain_graph=True)

@@ -288,9 +288,10 @@ void add_facts(Rows& rows, const format::TraceMeta& meta, bool all) {
                                          : name.starts_with("version.") ||
                                                name == "package.torch" || name == "overhead";
     if (value.empty() || !(all || is_told)) continue;
-    rows.add(escape_text(name), name.starts_with("source.")
-                                    ? counted(std::ranges::count(value, '\n'), "line")
-                                    : escape_text(value));
+    rows.add(escape_text(name),
+             name.starts_with("source.")
+                 ? counted(static_cast<uint64_t>(std::ranges::count(value, '\n')), "line")
+                 : escape_text(value));
   }
 }
 

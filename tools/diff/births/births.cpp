@@ -85,7 +85,7 @@ double Births::Roundoff::of(Against type) const {
 /// @return the largest difference that is born.
 double Births::born(const Roundoff& roundoff) const {
   return limit_of(table_, kOthers, Field::kRms, [&](const BirthRow& row) {
-    return row.against <= Against::kCasts ? row.limit * roundoff.of(row.against) : kNone;
+    return row.against <= Against::kCasts ? row.limit * roundoff.of(row.against) : kNotApplied;
   });
 }
 
@@ -151,7 +151,8 @@ Births::Limits Births::limits_of(const ValueView& base, const ValueView& cand, c
       case Against::kBefore: return row.limit * sources_.of_buffer_before(record);
       case Against::kSigns: return row.limit * std::sqrt(share);
       case Against::kOneSign: return share * count >= kRareFlips ? row.limit / std::sqrt(count) : 0;
-      case Against::kNoise: return noise == nullptr ? kNone : row.limit * noise->of(row.measure);
+      case Against::kNoise:
+        return noise == nullptr ? kNotApplied : row.limit * noise->of(row.measure);
       default: return row.limit;
     }
   };

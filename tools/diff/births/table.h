@@ -99,13 +99,13 @@ inline constexpr BirthRow kBirthRows[] = {
     {"unlike gradient", kUpdating, Field::kUpdate, Against::kOne, 0.5},
 };
 
-inline constexpr double kNone = -1;  ///< what a row allows that does not apply
+inline constexpr double kNotApplied = -1;  ///< what a row allows that does not apply
 /// @param allowed  what a row of that kind and measure allows.
 /// @return the largest; infinite if no row applies.
 template <typename Allowed>
 [[nodiscard]] double limit_of(std::span<const BirthRow> table, uint16_t kind, Field measure,
                               const Allowed& allowed) {
-  double limit = kNone;
+  double limit = kNotApplied;
   for (const BirthRow& row : table)
     if ((row.kinds & kind) != 0 && row.measure == measure) limit = std::max(limit, allowed(row));
   return limit < 0 ? std::numeric_limits<double>::infinity() : limit;

@@ -164,9 +164,10 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     // If classes differ, their file need not be listed, too, unless its lines are known: they are
     // those of the classes and what changed beside them.
     const bool only_file = differences.size() == 1;
-    const bool with_lines = std::ranges::any_of(differences, [&file](const FactDifference& one) {
-      return one.name == file && !one.lines.empty();
-    });
+    const bool with_lines =
+        std::ranges::any_of(differences, [&name = file](const FactDifference& one) {
+          return one.name == name && !one.lines.empty();
+        });
     for (FactDifference& one : differences) {
       if (one.name != file && with_lines) one.lines.clear();
       if (only_file || with_lines || one.name != file) found.push_back(std::move(one));

@@ -109,7 +109,8 @@ struct StepRow {
 [[nodiscard]] std::vector<std::string> other_form_lines(const DiffResult& result);
 /// The values left out by --ignore; "" if none of them differed.
 [[nodiscard]] std::string waived_text(const DiffResult& result);
-/// Differences that the sources of their values do not explain, a line each, the earliest first.
+/// Differences that the sources of their values do not explain, a line for each place with the
+/// first step, the earliest first.
 [[nodiscard]] std::vector<std::string> birth_lines(const DiffResult& result);
 /// @return whether all compared values have the same bits, apart from inputs in other forms.
 [[nodiscard]] bool is_identical(const DiffResult& result);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "tools/common/escape.h"
 #include "tools/common/text.h"
@@ -209,7 +211,9 @@ std::string waived_text(const DiffResult& result) {
 
 std::vector<std::string> birth_lines(const DiffResult& result) {
   std::vector<std::string> lines;
+  std::set<std::tuple<uint32_t, format::Phase, std::string, std::string>> told;  // in earlier steps
   for (const RecordReport& birth : result.births) {
+    if (!told.emplace(birth.rank, birth.phase, birth.scope, birth.slot).second) continue;
     const Comparison& c = birth.comparison;
     std::string text = place_text(birth, result.ranks.size() > 1) + ", " + object_text(birth);
     if (is_measured(c.field)) {

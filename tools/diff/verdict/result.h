@@ -104,7 +104,7 @@ inline constexpr size_t kMaxOtherForms = 64;
 struct RewrittenModule {
   std::string scope;
   format::Phase phase = format::Phase::kForward;
-  std::vector<std::string> base, cand;  ///< the ops
+  std::vector<std::string> base{}, cand{};  ///< the ops
 };
 /// Adds one, unless the module is there already, up to a limit.
 void add_rewritten(std::vector<RewrittenModule>& all, RewrittenModule one);

@@ -70,7 +70,7 @@ def renewed(function, owner=None):
     """@return the names that lead to the tensors that each call of a function fills, before it reads them, with what no state has a
     part in: its arguments, functions of PyTorch. Such a tensor is an argument, or an attribute of the first argument. `owner`: that
     argument of a call, whose numbers are no state; None if it is ctx"""
-    code, flow, first, until = function.__code__, Flow(function.__code__), {}, 0
+    flow, first, until = Flow(function.__code__), {}, 0
     for index, group in enumerate(flow.groups):
         for statement in (flow.statements[number] for number in group):
             loaded = collections.Counter(path[:2 if path[0] == flow.own else 1] for path in paths_of(statement))

@@ -9,7 +9,7 @@ wrapped nor asked for.
 """
 import functools
 
-from ..base import contents, engine, nodes, values
+from ..base import contents, engine, nodes
 
 _MOST_OUTPUTS = 8  # of a module
 

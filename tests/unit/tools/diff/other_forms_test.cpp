@@ -95,7 +95,8 @@ namespace {
 /// A layer that gives its expert `rows` of its rows, and adds `fault` to what it gives out itself.
 Run routed(size_t rows, float fault = 0, float between = 0) {
   Run run;
-  const std::vector<float> all = {1, 2, 3, 4, 5, 6}, part(all.begin(), all.begin() + rows * 2);
+  const std::vector<float> all = {1, 2, 3, 4, 5, 6},
+                           part(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rows) * 2);
   const std::vector<uint64_t> whole = {3, 2}, cut = {rows, 2};
   const auto add = [&](const char* scope, const char* slot, const std::vector<float>& values,
                        const std::vector<uint64_t>& shape, Phase phase = Phase::kForward) {

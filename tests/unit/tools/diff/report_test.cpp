@@ -7,6 +7,7 @@
 #include "tests/support/process.h"
 #include "tests/unit/tools/diff/command_scene.h"
 #include "tools/diff/report/next_commands.h"
+#include "tools/diff/report/report_parts.h"
 
 namespace convtrace::test {
 
@@ -675,6 +676,23 @@ TEST_CASE("convtrace-diff: a stale read is no cause where the error that explain
   CHECK(Json::parse(outcome.out)["cause"]["kind"] == "freed-under-output");
   CHECK(contains(outcome.err,
                  "  of the same memory or by the same code:\n    stale-read (error) in step 0"));
+}
+
+TEST_CASE("convtrace-diff: a place that exceeds its limit in many steps is listed once", "[diff]") {
+  diff::DiffResult result;
+  for (const uint32_t step : {2U, 3U, 4U})
+    for (const char* slot : {"output:0", "output:1"}) {
+      diff::RecordReport birth;
+      birth.step = step;
+      birth.scope = "fc1";
+      birth.slot = slot;
+      result.births.push_back(birth);
+    }
+  const std::vector<std::string> lines = diff::birth_lines(result);
+  REQUIRE(lines.size() == 2);
+  CHECK(contains(lines[0], "step 2"));
+  CHECK(contains(lines[1], "step 2"));
+  CHECK(contains(lines[1], "output:1"));
 }
 
 }  // namespace convtrace::test
