@@ -279,7 +279,9 @@ std::optional<Cause> by_optimizer_state(const DiffResult& result) {
 /// The module computes in another type, or its parameters have one: autocast, or a conversion.
 std::optional<Cause> by_type(const DiffResult& result) {
   const RecordReport& root = result.root->record;
-  if (root.base.dtype == root.cand.dtype || root.comparison.field == Field::kShape)
+  const bool both_known =
+      root.base.dtype != format::DType::kUnknown && root.cand.dtype != format::DType::kUnknown;
+  if (!both_known || root.base.dtype == root.cand.dtype || root.comparison.field == Field::kShape)
     return std::nullopt;
   const std::string types =
       std::string(to_string(root.base.dtype)) + " | " + std::string(to_string(root.cand.dtype));

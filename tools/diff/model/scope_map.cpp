@@ -48,12 +48,17 @@ std::string_view leaf(std::string_view path) {
 struct ScopeMap::Module {
   StringId scope;
   std::string_view path, leaf;
-  uint64_t shape = 0;                 ///< hash of names, types and shapes of outputs and parameters
-  uint64_t weights = 0, outputs = 0;  ///< hashes of their values; 0: none
+  uint64_t shape = 0;  ///< hash of names, types and shapes of outputs and parameters
+  uint64_t weights = 0, inputs = 0, outputs = 0;  ///< hashes of their values; 0: none
   bool has_parameters = false;
 
+  /// A block and the last module inside give out the same, and take other values.
+  [[nodiscard]] bool same_outputs(const Module& other) const {
+    return outputs != 0 && outputs == other.outputs &&
+           (inputs == 0 || other.inputs == 0 || inputs == other.inputs);
+  }
   [[nodiscard]] bool same_values(const Module& other) const {
-    return (weights != 0 && weights == other.weights) || (outputs != 0 && outputs == other.outputs);
+    return (weights != 0 && weights == other.weights) || same_outputs(other);
   }
 
   [[nodiscard]] float confidence(const Module& other) const {
@@ -69,7 +74,7 @@ struct ScopeMap::Module {
     return (same_shape ? kSameShape : 0) + (same_name ? kSameName : 0) +
            (leaf == other.leaf ? kSameLeaf : 0) +
            (weights != 0 && weights == other.weights ? kSameWeights : 0) +
-           (outputs != 0 && outputs == other.outputs ? kSameOutputs : 0);
+           (same_outputs(other) ? kSameOutputs : 0);
   }
 };
 
@@ -88,8 +93,10 @@ std::vector<ScopeMap::Module> ScopeMap::modules_of(
     if (r.key.phase == format::Phase::kEvaluation) continue;  // one run may have more evaluation
     const bool of_module = !r.key.op && !r.key.family && r.key.call == 0 && r.key.occurrence == 0;
     const bool is_param = r.kind == Role::kParameter;
-    if (!of_module || (!is_param && r.kind != Role::kOutput)) continue;
     Module& module = modules[place->second];
+    if (of_module && r.kind == Role::kInput && r.key.phase == format::Phase::kForward)
+      module.inputs += mix_all({r.key.slot.value, r.stats.hash});
+    if (!of_module || (!is_param && r.kind != Role::kOutput)) continue;
     uint64_t shape = mix_all({r.key.slot.value, static_cast<uint64_t>(r.key.phase),
                               static_cast<uint64_t>(r.dtype), r.stats.count});
     for (const uint64_t extent : step.shape_of(r)) shape = mix_all({shape, extent});

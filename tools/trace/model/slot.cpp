@@ -22,6 +22,7 @@ Role role_of(std::string_view slot) {
                                                           {"sent", Role::kSent},
                                                           {"received", Role::kReceived},
                                                           {"needed", Role::kNeeded},
+                                                          {"grad_output_hooked", Role::kNeeded},
                                                           {"arg", Role::kArgument},
                                                           {"state", Role::kState},
                                                           {"loss_scale", Role::kLossScale},

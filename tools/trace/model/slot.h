@@ -25,7 +25,9 @@ enum class Role : uint8_t {
   kWritten,        ///< a parameter that the program wrote itself
   kSent,           ///< the operand of a collective, before it
   kReceived,       ///< the result of a collective
-  kNeeded,         ///< saved by an autograd node; recorded as a hash alone, for a later check
+  /// Saved by an autograd node, or its gradient behind the program's hooks; recorded as a hash
+  /// alone, for a later check of this run.
+  kNeeded,
   // The others: is_other().
   kOther,
   kArgument,  ///< an operand of a kernel

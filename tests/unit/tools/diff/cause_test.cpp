@@ -208,6 +208,9 @@ TEST_CASE("cause: another type", "[diff][cause]") {
   result.root->record.base.dtype = format::DType::kF32;
   result.root->record.cand.dtype = format::DType::kBF16;
   CHECK(rule_of(result) == "type: module fc computes in f32 | bf16: autocast, or a cast");
+  result.root->record.base.dtype = format::DType::kUnknown;  // that run does not have the value
+  CHECK(rule_of(result).empty());
+  result.root->record.base.dtype = format::DType::kF32;
   result.root->weights_differ = true;
   CHECK(rule_of(result) ==
         "type: the weights of module fc are f32 | bf16: the model was converted");
