@@ -261,7 +261,7 @@ std::optional<Cause> by_optimizer_state(const DiffResult& result) {
     return Cause{"optimizer-state",
                  "the optimizers had counted " + std::to_string(offset.overruled->first) + " | " +
                      std::to_string(offset.overruled->second) +
-                     " updates before step 0: the state of one was not loaded",
+                     " updates that these traces do not hold: the state of one was not loaded",
                  {"the runs begin with equal weights, and " + update_evidence(root)}};
   const bool at_first_update = offset.steps != 0 && wrong > 1 && wrong == all &&
                                root.record.step == std::abs(offset.steps) &&

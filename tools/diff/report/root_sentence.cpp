@@ -124,8 +124,10 @@ std::string meaning_of_root(const RootReport& root) {
                   : "on data that were not compared");
     case format::Phase::kLoss:
       return agreement_before(root, "the loss", true) +
-             (is_shown(root, format::Phase::kForward, Shown::kEqual) ? ": look at the loss function"
-                                                                     : "");
+             (is_shown(root, format::Phase::kForward, Shown::kEqual)
+                  ? ": look at what makes the loss of the model's output: the loss function, its "
+                    "scale, its targets"
+                  : "");
     case format::Phase::kRecompute:
       return agreement_before(root, "what is computed again for the backward pass", true);
     case format::Phase::kBackward:
