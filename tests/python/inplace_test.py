@@ -28,7 +28,6 @@ TOLD = {
     "wrong_columns_of_a_product": ("error", "overwritten", "MmBackward0", "needed:self"),
     "wrong_state_of_a_cell": ("warning", "overwritten", "ScaledBackward", "saved_buffer:0"),
     "wrong_buffer_replaced": ("warning", "overwritten", "ReplacedBackward", "ctx:state"),
-    "wrong_buffer_renewed_by_its_module": ("warning", "overwritten", "RangedBackward", "ctx:scale"),
     "wrong_buffer_multiplied": ("warning", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_buffer_written": ("info", "input-mutated", "WrittenBackward", "saved_buffer:0"),
     "wrong_hook_of_an_op": ("error", "overwritten", None, "output:0"),

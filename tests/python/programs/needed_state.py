@@ -136,12 +136,6 @@ class Renewing(nn.Module):
 
 
 @case
-def wrong_buffer_renewed_by_its_module():
-    model = Renewing()
-    train(model, model.parameters())
-
-
-@case
 def right_averages_of_a_module():
     """The module gets what it puts into the buffer from where an average may be kept, or puts it there once."""
     class Helped(Renewing):
@@ -299,6 +293,24 @@ def wrong_hook_past_the_count():
 def wrong_hooks_of_both_layers():
     model = Layered(lambda grad: grad.mul_(0.5), lambda grad: grad.mul_(0.5))
     train(model, model.parameters())
+
+
+@case
+def right_hook_of_the_first_gradient():
+    """The gradient that a pass begins with is held by autograd, or by the program, and by no other branch."""
+    model = named(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4), nn.Identity()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(4):
+        loss = nn.functional.mse_loss(model[:2](torch.randn(6, 8)), torch.randn(6, 4))
+        loss.register_hook(lambda grad: grad.mul_(0.5))
+        loss.backward()
+        middle = model[0](torch.randn(6, 8))
+        cut = middle.detach().requires_grad_()
+        model[1](cut).square().mean().backward()
+        middle.register_hook(lambda grad: grad.mul_(0.5))
+        middle.backward(cut.grad)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 @case

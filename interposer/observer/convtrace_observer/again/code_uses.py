@@ -66,10 +66,9 @@ class Outside:
                 yield "%s.%s" % (root, name), contents.attribute(thing, name)
 
 
-def renewed(function, owner=None):
-    """@return the names that lead to the tensors that each call of a function fills, before it reads them, with what no state has a
-    part in: its arguments, functions of PyTorch. Such a tensor is an argument, or an attribute of the first argument. `owner`: that
-    argument of a call, whose numbers are no state; None if it is ctx"""
+def renewed(function):
+    """@return the names that lead to the tensors that each call of a forward fills, before it reads them, with what no state has a
+    part in: its arguments, functions of PyTorch. Such a tensor is an argument, or an attribute of ctx."""
     flow, first, until = Flow(function.__code__), {}, 0
     for index, group in enumerate(flow.groups):
         for statement in (flow.statements[number] for number in group):
@@ -83,23 +82,15 @@ def renewed(function, owner=None):
                 first.setdefault((name,), None)
             if loaded.keys() != {(flow.own, "training")}:  # training takes that branch in each call
                 until = max(until, jump_of(statement))
-    if owner is not None and any(_may_run(owner, path) for path in flow.taken(range(len(flow.groups))) if path[0] == flow.own):
-        return set()
     return {path for path, index in first.items() if index is not None and all(
-        one[:len(path)] == path or _is_no_state(function, owner, one) for one in flow.taken(flow.behind([index])))}
+        one[:len(path)] == path or _is_no_state(function, one) for one in flow.taken(flow.behind([index])))}
 
 
-def _may_run(owner, path):
-    """@return whether code of an object's class may run where a function passes the object on, or takes an attribute of it."""
-    return len(path) == 1 or not contents.is_one_of(type(contents.found_in(type(owner), path[1])), STATELESS)
-
-
-def _is_no_state(function, owner, path):
-    """@return whether the object to which names lead in a function keeps nothing from call to call."""
+def _is_no_state(function, path):
+    """@return whether the object to which names lead in a forward keeps nothing from call to call."""
     code, name = function.__code__, path[0]
     if code.co_argcount and name == code.co_varnames[0]:
-        value = contents.attribute(owner, path[1]) if owner is not None and len(path) > 1 else None
-        return value is not None and contents.is_one_of(type(value), STATELESS)
+        return False
     if name in code.co_varnames or name in code.co_cellvars:
         return True
     thing = {**vars(builtins), **function.__globals__, **dict(closed_over(function))}.get(name)

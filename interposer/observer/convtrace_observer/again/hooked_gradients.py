@@ -19,19 +19,20 @@ class HookedGradients:
         self._observer = observer
         self._nodes, self._handles = nodes.Nodes(torch), torch.utils.hooks.RemovableHandle
         self._alone = 1 << 30  # references to a gradient that autograd holds once
-        self._slots = {}
+        self._slots, self._roots = {}, set()
         self._pass, self._written = -1, set()  # its graph task, None before it is known; gradients that hooks have written in it
 
-    def begin(self):
-        """A pass of backward() begins."""
+    def begin(self, losses=()):
+        """A pass of backward() begins. Autograd holds the gradients that it begins with, whoever else does."""
         self._pass = None
+        self._roots = {id(one.grad_fn) for one in losses}
         self._written.clear()
 
     def come(self, targets, gradient):
         """Our hook at a module's output has been called. `targets`: those of GradHook."""
         read, task, node = self._observer.read, self._nodes.graph_task(), self._nodes.running()
         self._pass = task if self._pass is None else self._pass
-        if task != self._pass or node is None or self._nodes.is_of_function(node) or not (
+        if task != self._pass or node is None or id(node) in self._roots or self._nodes.is_of_function(node) or not (
                 read.has_storage(gradient) and gradient.is_cpu and hasattr(node, "register_prehook")):
             return
         with read.unobserved():
@@ -42,7 +43,8 @@ class HookedGradients:
             number, handle = self._handles.next_id, []
             behind = functools.partial(self._behind, targets[0], value, count > self._alone, contents.name_of(type(node)), handle)
             handle.append(node.register_prehook(behind))
-            self._handles.next_id = number  # the program's hooks keep their numbers
+            if self._handles.next_id == number + 1:  # no other thread has drawn one
+                self._handles.next_id = number  # the program's hooks keep their numbers
 
     def _behind(self, target, before, is_shared, name, handle, gradients):
         """The hooks of the program have run. @param handle  [that of this prehook] @param gradients  of the node's outputs"""

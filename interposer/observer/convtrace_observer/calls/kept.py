@@ -13,7 +13,7 @@ import types
 import weakref
 
 from ..again import code_uses, unseen
-from ..base import contents, held, signals
+from ..base import contents, signals
 
 _MOST = 64  # tensors of one node, and elements of an examined list: larger ones would take too long
 _MOST_CALLS = 256
@@ -31,7 +31,6 @@ class Kept:
         self._step, self._calls = None, {}  # (op, slot word) -> calls in this step
         self._nodes, self._packs_single = nodes, False
         self._outside = {}  # id of a class of nodes -> (reference to it, Outside)
-        self._renewed = {}  # id of a class of modules -> (reference to it, attributes that its forward renews)
         self._hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
         self._storage_count = getattr(torch._C, "_storage_Use_Count", None)
         self._torch, self._counts = torch, None
@@ -98,27 +97,11 @@ class Kept:
         return known[1]
 
     def is_renewed(self, thread, node, name, tensor, args):
-        """@return whether a buffer on ctx has other contents in each call, which are no average, and the backward only reads it. The
-        forward of the op, which takes it as an argument, or that of the module fills it before it reads it."""
+        """@return whether a buffer on ctx has other contents in each call, which are no average, and the backward only reads it: the
+        forward of the op, which takes it as an argument, fills it before it reads it."""
         outside = self._outside_of(type(node))
-        if not outside or name not in outside.only_read:
-            return False
-        if any(one is tensor for index, one in enumerate(args) if index in outside.renewed):
-            return True
-        module = self._observer.modules.running(thread.entry)
-        return module is not None and any(one is tensor and name in self._renewed_by(module) for name, one in held(module, "_buffers"))
-
-    def _renewed_by(self, module):
-        """@return the names of the attributes that the forward of a module's class renews in each call."""
-        kind = type(module)
-        known = self._renewed.get(id(kind))
-        if known is None or known[0]() is not kind:
-            if len(self._renewed) == _MOST_CLASSES:
-                self._renewed.clear()
-            function = code_uses.function_of(kind, "forward") if contents.attribute(module, "forward") is None else None
-            paths = code_uses.renewed(function, module) if function is not None else ()
-            known = self._renewed[id(kind)] = weakref.ref(kind), {path[1] for path in paths if len(path) == 2}
-        return known[1]
+        return bool(outside) and name in outside.only_read and any(
+            one is tensor for index, one in enumerate(args) if index in outside.renewed)
 
     def saved(self, node):
         """@return the tensors that a node has by save_for_backward."""

@@ -261,8 +261,8 @@ class NeededMemory:
         losses. They may have been written before the loss took them without harm."""
         if not self._of_torch or self._step != self._observer.step:
             return
-        self._hooked.begin()
         read, port = self._observer.read, self._observer.port
+        self._hooked.begin([read.bare(one) for one in read.tensors(structure)])
         with read.unobserved():
             for loss in read.tensors(structure):
                 for node in self._losses.changed(loss, self._kept_by) if read.is_plain(loss) else ():

@@ -251,7 +251,7 @@ class ModuleCalls:
         if thread.entry is not None:
             if entry is not None:  # C++ did not find it by the module's token
                 return None if thread.entry is entry.wrapper else entry
-            return observer.names.add_called(module, thread.entry, self.running(thread.entry))
+            return observer.names.add_called(module, thread.entry, self._running(thread.entry))
         if contents.attribute(module, "_is_replica"):
             return None  # a DataParallel copy on its own thread; the wrapper is recorded
         if not observer.begin(thread):
@@ -304,7 +304,7 @@ class ModuleCalls:
                 self._record_initial_buffers(thread, root)
         return entry
 
-    def running(self, entry):
+    def _running(self, entry):
         """@return the running module of an entry, from the frame of its wrapper; None if there is no such frame."""
         frame = sys._getframe(1)
         while frame is not None:

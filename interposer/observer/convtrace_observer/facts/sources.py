@@ -3,7 +3,9 @@ autograd Functions. A file that was written since the observer was loaded may no
 
 A text is `FIRST_LINE` and a line end, then the lines themselves."""
 import dis
+import functools
 import os
+import re
 import time
 import types
 
@@ -34,7 +36,7 @@ def of_class(kind):
         return None
     first = min(code.co_firstlineno for code in own)
     head = next((line for line in range(first, max(0, first - _MAX_HEAD), -1)
-                 if line <= len(lines) and lines[line - 1].lstrip().startswith("class " + name)), None)
+                 if line <= len(lines) and re.match(r"\s*class %s\b" % re.escape(name), lines[line - 1])), None)
     if head is None:  # methods that were made elsewhere
         return None
     return _text(head, lines[head - 1:max(map(_last_line, own))])
@@ -46,8 +48,11 @@ def _last_line(code):
 
 
 def _lines(path):
-    if not are_recorded:
-        return None
+    return _lines_of(path) if are_recorded and os.path.isfile(path) else None
+
+
+@functools.lru_cache(maxsize=1)  # many classes of one file, one after the other
+def _lines_of(path):
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_mtime > _BEGUN:
