@@ -199,6 +199,7 @@ class HtmlReport {
              passes_text(result_)});
     add("Layouts: ", whole_lines(result_));
     add("One-sided: ", one_sided_lines(result_));
+    add("Other ops: ", rewritten_lines(result_));
     add("Other form: ", other_form_lines(result_));
     for (const std::string& text : alias_lines(result_))
       items.push_back("Aliasing: " + escape_markup(text));

@@ -423,6 +423,12 @@ Json json_report(const DiffResult& result) {
     json["other_forms"].push_back(value_json(form.first));
     json["other_forms"].back()["values"] = form.values;
   }
+  json["other_ops"] = json_list(result.rewritten, [](const RewrittenModule& module) {
+    return Json{{"scope", module.scope},
+                {"phase", to_string(module.phase)},
+                {"base", module.base},
+                {"cand", module.cand}};
+  });
   json["ignored"] = result.waived;
   json["not_read"] = json_list(result.unread, [](const Unread& unread) {
     return Json{{"reason", to_string(unread.reason)}, {"base", unread.base}, {"cand", unread.cand}};

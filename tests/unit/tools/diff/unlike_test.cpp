@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/unit/tools/diff/compared.h"
+#include "tools/diff/report/reports.h"
 
 namespace {
 
@@ -307,6 +308,9 @@ TEST_CASE("unlike: ops of a module that runs other ops are paired by value alone
     const DiffResult same = compared(base, cand);
     CHECK(same.verdict == Verdict::kSame);
     REQUIRE(same.rewritten.size() == 1);
+    const tools::Json ops = diff::json_report(same)["other_ops"][0];
+    CHECK(ops["scope"] == "attn");
+    CHECK(ops["cand"] == tools::Json({"aten::mul", "aten::bmm"}));
     CHECK(same.rewritten[0].scope == "attn");
     CHECK(same.rewritten[0].base == std::vector<std::string>{"aten::bmm", "aten::mul"});
     CHECK(same.rewritten[0].cand == std::vector<std::string>{"aten::mul", "aten::bmm"});
