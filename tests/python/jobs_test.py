@@ -64,6 +64,11 @@ def flip_byte(path, share=0.5):
         file.write(bytes([byte ^ 0xFF]))
 
 
+def _without_updates(report):
+    """@return the steps without the size of the updates, which is known where the step before was read."""
+    return [{key: value for key, value in row.items() if key != "update_norm"} for row in report["per_step"]]
+
+
 class JobsTest(unittest.TestCase):
     """The common part of the tests of both engines."""
     engine = None
@@ -136,7 +141,7 @@ class JobsTest(unittest.TestCase):
         if narrowed["ranks_by_sums"] == 0:
             self.assertEqual(spread, alone)
             return report
-        self.assertEqual([row for row in narrowed["per_step"] if row not in report["per_step"]], [])
+        self.assertEqual([row for row in _without_updates(narrowed) if row not in _without_updates(report)], [])
         unread = [row for row in report["per_step"] if row not in narrowed["per_step"]]
         self.assertEqual({row["class"] for row in unread}, {"identical"})
         alike = dict.fromkeys(("ranks_by_sums", "replicas", "per_step"))

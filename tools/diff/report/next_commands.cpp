@@ -387,8 +387,6 @@ std::vector<std::string> next_commands(const DiffResult& result) {
   }
   const std::string base_out = many ? "root-base" : "root-base.ctrace";
   const std::string cand_out = many ? "root-cand" : "root-cand.ctrace";
-  // A block whose check of files fails compares nothing, and no earlier results.
-  if (!many) lines.push_back("rm -f " + base_out + ' ' + cand_out);
   const auto recording = [&](const std::string& output, const std::string& steps) {
     return [output = output + (many ? "/r%r.ctrace" : ""), steps,
             also = further_records(result)](const std::string& here) {
