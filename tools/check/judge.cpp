@@ -44,8 +44,7 @@ const char* cause_of(format::FindingKind kind) {
       return "a buffer that is received into while somebody else still needs what lies there";
     case Kind::kOverwritten:
       return "memory that is written while somebody still needs it: a buffer that is used again "
-             "too "
-             "early, out=, a write through .data or a raw pointer";
+             "too early, out=, a write through .data or a raw pointer";
     case Kind::kAliasPatternDiffers: return "memory that two tensors share in one run alone";
     default: return "memory that was given back while something still used it";
   }

@@ -131,8 +131,7 @@ std::string overwritten(const OpFinding& finding, const format::Definitions& def
     text +=
         "Only hooks of that tensor ran in between: one of them writes in place a gradient that "
         "autograd holds for another branch of the graph, too (a sum gives one to each operand). "
-        "Let "
-        "it return another tensor: clamp, not clamp_. ";
+        "Let it return another tensor: clamp, not clamp_. ";
   } else if (finding.writer_known && !finding.op && is_in_call(finding.place, finding.made.place)) {
     text +=
         "It has the new bytes where the module's call ends, and only hooks of that module ran in "

@@ -108,12 +108,13 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   entry->second = now;
   const Buckets in_base = difference(now.base, before.base);
   const Buckets in_cand = difference(now.cand, before.cand);
+  const double of_base = product(in_base, in_base), of_cand = product(in_cand, in_cand);
   if (follows_) {
-    moved_[0] += product(in_base, in_base);
-    moved_[1] += product(in_cand, in_cand);
+    moved_[0] += of_base;
+    moved_[1] += of_cand;
   }
   const Buckets apart = difference(in_cand, in_base);
-  const double update = std::max(product(in_base, in_base), product(in_cand, in_cand));
+  const double update = std::max(of_base, of_cand);
   const double weight = product(before.base, before.base);
   const double squared = product(apart, apart);
   // An update below the resolution of f32 is no evidence about the optimizer.
@@ -123,8 +124,8 @@ void Updates::take(uint32_t match, const ValueView& base, const ValueView& cand,
   if (now.had_unlike_gradient) return;
   const double expected = expected_of(gradient, unit * std::sqrt(weight / update));
   updates_.push_back({.match = match,
-                      .base = product(in_base, in_base),
-                      .cand = product(in_cand, in_cand),
+                      .base = of_base,
+                      .cand = of_cand,
                       .apart_weight = product(apart, before.base),
                       .apart_weight_norms = std::sqrt(squared * weight),
                       .spread = squared * update,

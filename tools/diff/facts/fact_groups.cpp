@@ -149,15 +149,13 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     if (ours == theirs || (!kind.empty() && (!classes_compare || !ours || !theirs))) continue;
     const std::string source = std::string(kSource) + fact.substr(kCode.size());
     const auto our_source = value(a, source), their_source = value(b, source);
-    by_file[file].push_back({.kind = FactKind::kCode,
-                             .name = code_name(fact),
-                             .base = ours,
-                             .cand = theirs,
-                             .lines = our_source && their_source
-                                          ? line_diff(*our_source, *their_source)
-                                          : std::vector<std::string>{}});
-    if (our_source && their_source && by_file[file].back().lines.empty())
-      by_file[file].back().lines = {" no line of its source differs"};
+    FactDifference changed{
+        .kind = FactKind::kCode, .name = code_name(fact), .base = ours, .cand = theirs};
+    if (our_source && their_source) {
+      changed.lines = line_diff(*our_source, *their_source);
+      if (changed.lines.empty()) changed.lines = {" no line of its source differs"};
+    }
+    by_file[file].push_back(std::move(changed));
   }
   std::vector<FactDifference> found;
   for (auto& [file, differences] : by_file) {
@@ -174,6 +172,14 @@ std::vector<FactDifference> code_differences(const format::TraceMeta& base,
     }
   }
   return found;
+}
+
+bool lacks_source(std::span<const FactDifference> facts) {
+  const auto is_changed = [](const FactDifference& one) {
+    return one.kind == FactKind::kCode && one.base && one.cand;
+  };
+  return std::ranges::any_of(facts, is_changed) &&
+         std::ranges::all_of(facts, &std::vector<std::string>::empty, &FactDifference::lines);
 }
 
 std::vector<FactDifference> grouped(std::span<const FactDifference> facts) {

@@ -41,6 +41,9 @@ inline constexpr std::string_view kSource = "source.";
 /// @param name  of such a difference. @return whether it concerns the class of the code at `place`.
 [[nodiscard]] bool is_class_at(std::string_view name, const CodePlace& place);
 
+/// @return whether code of both runs differs and the lines of no difference are known.
+[[nodiscard]] bool lacks_source(std::span<const FactDifference> facts);
+
 /// Joins equal differences of several ranks, and of modules whose names differ in numbers only.
 [[nodiscard]] std::vector<FactDifference> grouped(std::span<const FactDifference> facts);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tools/common/escape.h"
+#include "tools/diff/facts/fact_groups.h"
 
 namespace convtrace::diff {
 namespace {
@@ -77,11 +78,8 @@ bool computes_itself(const RootReport& root) {
 std::string further_records(const DiffResult& result) {
   const RootReport& root = *result.root;
   const std::string& scope = root.record.scope;
-  const bool lacks_lines = std::ranges::any_of(result.facts, [](const FactDifference& fact) {
-    return fact.kind == FactKind::kCode && fact.lines.empty();
-  });
   const std::string also = std::string(is_compiled(result) ? " --compiled all" : "") +
-                           (lacks_lines ? " --source 1" : "");
+                           (lacks_source(result.facts) ? " --source 1" : "");
   if (root.came_in) {
     const size_t dot = scope.rfind('.');
     return ops_of(dot == std::string::npos ? "" : scope.substr(0, dot)) + also;

@@ -7,6 +7,7 @@
 #include "tools/common/text.h"
 #include "tools/diff/cause/finding_stories.h"
 #include "tools/diff/facts/excuses.h"
+#include "tools/diff/facts/fact_groups.h"
 #include "tools/diff/report/next_commands.h"
 #include "tools/diff/report/report_parts.h"
 #include "tools/diff/verdict/root_region.h"
@@ -121,12 +122,7 @@ class Text : public TextReport {
     for (size_t i = 0; i < shown; ++i) fact(result_.facts[i]);
     if (shown < result_.facts.size())
       out_ << "  and " << result_.facts.size() - shown << " more (--json lists all)\n";
-    const auto has_lines = [](const FactDifference& one) { return !one.lines.empty(); };
-    const auto may_have = [](const FactDifference& one) {
-      return one.kind == FactKind::kCode && one.base && one.cand;
-    };
-    if (std::ranges::any_of(result_.facts, may_have) &&
-        std::ranges::none_of(result_.facts, has_lines))
+    if (lacks_source(result_.facts))
       out_ << "  (with CONVTRACE_SOURCE=1 in both runs, the lines that changed stand here)\n";
   }
 

@@ -53,7 +53,7 @@ class Code:
         """@return a path relative to the script's folder, or to an entry of Python's path."""
         name = self._short.get(path)
         if name is None:
-            name = self._short[path] = _short(path)
+            name = self._short[path] = _short(path, _import_folders())
         return name
 
     def of_class(self, kind):
@@ -76,8 +76,12 @@ class Code:
                 yield "source." + name, text
 
 
-def _short(path):
-    folders = [os.path.join(_absolute(folder), "") for folder in (*own_folders(), *sys.path)]
+def _import_folders():
+    """@return the script's folder, the working directory and the entries of Python's path, each with a slash at its end."""
+    return [os.path.join(_absolute(folder), "") for folder in (*own_folders(), *sys.path)]
+
+
+def _short(path, folders):
     whole = os.path.normpath(path)
     inside = max((folder for folder in folders if whole.startswith(folder)), key=len, default="")
     return whole[len(inside):]
@@ -86,6 +90,7 @@ def _short(path):
 def files():
     """Yields (name, hash) of the script and of the files that it imports from its own folders, and their sources if these are recorded."""
     folders = own_folders()
+    named_from = _import_folders()
     installed = (*_NOT_THE_PROGRAMS, *_folders_of_packages(folders))
     count = 0
     for name, module in list(sys.modules.items()):
@@ -97,7 +102,7 @@ def files():
         path = os.path.normpath(path)
         if not path.startswith(tuple(folders)) or path.startswith(installed) or not os.path.isfile(path):
             continue
-        name = _short(path)
+        name = _short(path, named_from)
         with open(path, "rb") as file:
             yield "code." + name, _hash(file.read(_MAX_FILE_BYTES))
         text = sources.of_file(path)
